@@ -41,7 +41,7 @@ def runtime_name(function: Callable[..., None]) -> str:
 def step_of(function: Callable[..., None], config: Any, runtime: Any) -> Tuple[Any, float]:
     """Return (step, items of a batch) as a bench function hands them to the meter.
 
-    In one process.
+    In one process and without load.
     """
     caught: List[Any] = []
 
@@ -53,7 +53,7 @@ def step_of(function: Callable[..., None], config: Any, runtime: Any) -> Tuple[A
 
     fixtures: Dict[str, Any] = {
         **{"config": config, runtime_name(function): runtime, "data": DATA, "meter": meter},
-        "instances": itself,
+        **{"instances": itself, "under_load": itself},
     }
     function(**{name: fixtures[name] for name in inspect.signature(function).parameters})
     step, items = caught

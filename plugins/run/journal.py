@@ -141,7 +141,7 @@ def _is_this_run(config: pytest.Config, path: Path) -> bool:
 
 
 #: What a run writes into below its results, by names that a repository can foresee.
-WRITTEN = ("apart", "instances", "servers", "specs")
+WRITTEN = ("apart", "instances", "loadgen", "servers", "specs")
 
 
 def _refuse_links(folder: Path) -> None:

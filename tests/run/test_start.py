@@ -228,7 +228,7 @@ def test_a_machine_is_looked_at_and_given_back(
         resume.Machine.here(config)
 
 
-@pytest.mark.parametrize("place", ["specs", "servers/triton.log", "instances/case/gone"])
+@pytest.mark.parametrize("place", ["specs", "servers/triton.log", "loadgen/case/gone"])
 def test_a_link_that_leads_what_is_written_elsewhere_is_refused(tmp_path: Path, place: str) -> None:
     """A repository can have one, and the names below the results are no secret."""
     link = tmp_path / "results" / place

@@ -9,7 +9,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from ipubench.bench_inference.classifier import Classifier
+from ipubench.bench_inference.bench_cnn_torch import Direct
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.runtimes.model_cache import ModelCache, options_of
 
@@ -122,9 +122,10 @@ def test_a_folder_that_cannot_be_used_is_one_message(tmp_path: Path) -> None:
 
 
 def test_a_compiled_model_depends_on_what_changes_it_alone(tmp_path: Path) -> None:
-    config = Classifier(name="one", data="real")
+    config = Direct(name="one", data="real")
     same: List[Dict[str, Any]] = [{"name": "x"}, {"data": "generated"}, {"steps": 3}]
-    for changes in [*same, {"instances": 2}]:
+    under_load = {"scenario": "server", "target_qps": 9.0, "latency_bound_ms": 9.0}
+    for changes in [*same, {"instances": 2}, {**under_load, "scenario_seconds": 60.0}]:
         assert options_of(dataclasses.replace(config, **changes)) == options_of(config)
     other: List[Dict[str, Any]] = [{"model": "resnet34"}, {"norm_type": "none"}]
     for changes in [*other, {"engine": "compile"}]:

@@ -25,14 +25,20 @@ from ipubench.fixtures.servers import arrivals
 from ipubench.fixtures.servers.client import Client
 from ipubench.fixtures.servers.load import (
     CONSTANT,
+    MULTI_STREAM,
+    OFFLINE,
+    SCENARIOS,
     SERVER,
+    SINGLE_STREAM,
+    WITH_RATE,
     Answers,
     Load,
     as_facts,
     due,
     highest_rate,
-    misses,
+    judge,
     percentiles,
+    too_many_late,
 )
 from ipubench.fixtures.servers.options import LOAD_OPTIONS
 from ipubench.fixtures.servers.scenario import Scenario, said_of
@@ -43,15 +49,27 @@ TRITON = triton.HOST["resnet50"]
 SERVING = serving.HOST["resnet50_infer_bs1-latency"]
 
 
-def test_when_requests_are_due() -> None:
+@pytest.mark.parametrize(
+    ("scenario", "qps", "queries", "samples", "limit"),
+    [
+        (CONSTANT, 100.0, 1000, 1, 360 + 2 * 20),
+        (CONSTANT, 1.0, 662, 1, 360 + 2 * 662),  # what a p99 needs
+        (SERVER, 100.0, 1000, 1, 360 + 2 * 20),  # the server answers half of them in time
+        (SINGLE_STREAM, 0.0, 500, 1, 360 + 2 * 10),
+        (MULTI_STREAM, 0.0, 662, 8, 360 + 2 * 105.92),
+        (OFFLINE, 0.0, 1, 500, 360 + 2 * 10),
+    ],
+)
+def test_a_run_lasts_as_asked_and_has_what_its_percentile_needs(
+    scenario: str, qps: float, queries: int, samples: int, limit: float
+) -> None:
+    load = Load.of(scenario, 10.0, qps, 0.0, 0.02, "")
+    assert (load.queries, load.samples) == (queries, samples)
+    assert load.limit_seconds == pytest.approx(limit)
+
+
+def test_a_constant_load_is_due_at_equal_intervals() -> None:
     assert due(Load(CONSTANT, 5, target_qps=4.0)) == [0.0, 0.25, 0.5, 0.75, 1.0]
-    times = due(Load(SERVER, 20000, target_qps=50.0))
-    assert times == due(Load(SERVER, 20000, target_qps=50.0))
-    intervals = np.diff([0.0, *times])
-    # Exponentially distributed: mean and deviation are one over the rate, to five deviations.
-    assert intervals.min() >= 0
-    assert [intervals.mean(), intervals.std()] == pytest.approx([0.02, 0.02], rel=0.05)
-    assert (intervals > 0.02).mean() == pytest.approx(math.exp(-1), abs=0.02)
 
 
 @given(st.lists(st.floats(1e-4, 1e3), min_size=1, max_size=300))
@@ -67,7 +85,7 @@ LOAD = Load(CONSTANT, 662, target_qps=100.0, bound_seconds=0.015)
 
 def answers(latency: float = 0.01, **more: Any) -> Answers:
     given = {"latencies": [latency] * 662, "late": 0.0, "seconds": 6.62, "due_within": 6.61, **more}
-    return Answers(**given)
+    return Answers(**given, percentiles=percentiles(given["latencies"]))
 
 
 @pytest.mark.parametrize(
@@ -75,14 +93,16 @@ def answers(latency: float = 0.01, **more: Any) -> Answers:
     [
         ({}, ""),
         ({"latency": 0.02}, "p99 is"),
-        ({"seconds": 8.0}, "the server answered 82.8 of 100.2 requests a second"),
+        ({"seconds": 8.0}, "the server answered 82.8 of 100.2 questions a second"),
         ({"late": 0.002}, "could not keep the schedule"),
+        ({"verdict": "VALID"}, ""),
+        ({"verdict": "INVALID", "why": "x"}, "LoadGen calls the run INVALID: x"),
         # The rate that is kept is that of the requests as they were due.
         ({"due_within": 7.9, "seconds": 8.0}, ""),
     ],
 )
 def test_what_a_run_missed(more: Any, why: str) -> None:
-    found = misses(LOAD, answers(**more))
+    found = judge(LOAD, answers(**more))
     assert len(found) == bool(why) and why in "".join(found)
     facts = as_facts(LOAD, answers(**more))
     assert facts["valid"] == (not why) and facts["invalid_because"] == found
@@ -95,13 +115,17 @@ def test_what_a_record_says_of_a_run() -> None:
     assert facts["latency_ms"]["p99.9"] == pytest.approx(10)
     assert (facts["target_qps"], facts["latency_bound_ms"]) == (100.0, 15.0)
     assert facts["client_late_p99_ms"] == 0.5
+    assert (facts["loadgen"], facts["as_long_as_mlperf"]) == (None, False)
+    long = as_facts(Load(OFFLINE, 1), answers(seconds=600.0, verdict="VALID"))
+    assert (long["loadgen"], long["as_long_as_mlperf"]) == ("VALID", True)
+    assert (long["target_qps"], long["latency_bound_ms"]) == (None, None)
     assert said_of(facts).endswith("p50 10.0, p99 10.0, p99.9 10.0 ms (from when due); valid")
 
 
 def test_the_last_answer_may_take_as_long_as_its_bound() -> None:
     slow = dataclasses.replace(LOAD, bound_seconds=1.0)
-    assert misses(slow, answers(0.9, seconds=7.51)) == []
-    assert len(misses(slow, answers(0.9, seconds=8.2))) == 1
+    assert judge(slow, answers(0.9, seconds=7.51)) == []
+    assert len(judge(slow, answers(0.9, seconds=8.2))) == 1
 
 
 @given(st.floats(1.1, 900.0), st.floats(1.0, 1000.0))
@@ -136,6 +160,13 @@ def test_the_search_keeps_to_its_ends(
     assert tried == rates
 
 
+@pytest.mark.parametrize(("late", "found"), [(4, False), (5, True)])
+def test_few_answers_that_are_late_prove_nothing_against_a_bound(late: int, found: bool) -> None:
+    """With one of a hundred late, five or more are so in 0.34% of runs."""
+    latencies = [0.02] * late + [0.01] * (100 - late)
+    assert too_many_late(answers(latencies=latencies), 0.015) is found
+
+
 class Scripted(Client):
     """Answers each request after a millisecond, each in a thread of its own; not the sixth."""
 
@@ -145,7 +176,7 @@ class Scripted(Client):
         self.asked: List[int] = []
         self.checked = 0
         self._fails = fails
-        self._pool = ThreadPoolExecutor(8)
+        self._pool = ThreadPoolExecutor(32)
         self._lock = threading.Lock()
 
     def make_requests(self) -> List[Any]:
@@ -176,22 +207,20 @@ class Scripted(Client):
         self.checked += 1
 
 
-@pytest.mark.parametrize("scenario", [CONSTANT, SERVER])
-def test_a_load_sends_each_request_in_turn_and_times_it_from_when_it_was_due(
-    scenario: str, monkeypatch: pytest.MonkeyPatch
+def test_a_constant_load_sends_each_request_in_turn_and_times_it_from_when_it_was_due(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def late(moment: float) -> None:
         time.sleep(max(0.0, moment + 0.05 - time.monotonic()))
 
     monkeypatch.setattr(arrivals, "_sleep_until", late)
-    client, load = Scripted(), Load(scenario, 50, target_qps=500.0)
+    client, load = Scripted(), Load(CONSTANT, 50, target_qps=500.0)
     found = client.load(dataclasses.asdict(load))
     assert client.asked == [number % 7 for number in range(50)] and client.checked == 50
     assert client.wanted["limit"] == load.limit_seconds
     assert len(found["latencies"]) == 50 and min(found["latencies"]) >= 0.051
     assert 0.05 <= found["late"] <= max(found["latencies"]) - 0.001
-    assert found["seconds"] >= found["due_within"]
-    assert found["due_within"] == pytest.approx(due(load)[-1] - due(load)[0])
+    assert found["seconds"] >= found["due_within"] == pytest.approx(49 / 500)
 
 
 def test_a_closed_run_begins_when_it_was_told_to_and_tells_when_answers_came() -> None:
@@ -213,6 +242,28 @@ def test_a_request_that_fails_ends_the_load() -> None:
         Scripted(fails=True).load(dataclasses.asdict(Load(CONSTANT, 20, target_qps=500.0)))
 
 
+@pytest.mark.parametrize("scenario", [SERVER, SINGLE_STREAM, MULTI_STREAM, OFFLINE])
+def test_loadgen_sends_exactly_what_was_asked_for_and_judges_it(
+    scenario: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("mlperf_loadgen", reason="pip install mlcommons-loadgen")
+    client = Scripted()
+    load = Load.of(scenario, 0.5, 1500.0 if scenario == SERVER else 0.0, 0.0, 0.001, str(tmp_path))
+    found = arrivals.run(client, load)
+    assert len(found.latencies) == client.checked == load.queries * load.samples
+    assert found.verdict in ("VALID", "INVALID")
+    assert found.percentiles["p99"] >= found.percentiles["p50"] >= 0.001
+    summary = (tmp_path / "mlperf_log_summary.txt").read_text()
+    assert f"Scenario : {scenario.title().replace('_', '')}\n" in summary
+    # It counts from when it scheduled a request, the client from when it sent it. It speaks of
+    # queries, and so must the number that is taken from its own.
+    each = 8 if scenario == MULTI_STREAM else 1
+    slowest = [max(found.latencies[at : at + each]) for at in range(0, len(found.latencies), each)]
+    assert found.late == max(0.0, found.percentiles["p99"] - percentiles(slowest)["p99"])
+    if scenario == MULTI_STREAM:
+        assert ", 662 queries of 8 requests: p50 " in said_of(as_facts(load, found))
+
+
 class Sender:
     """Stands for a client: answers take longer the nearer the rate is to 80 a second.
 
@@ -224,23 +275,42 @@ class Sender:
 
     def __call__(self, load: Load) -> Answers:
         free = max(0.01, 1 - load.target_qps / 80)
-        latencies = [0.01 / free] * load.requests
-        if load.requests > 300 and load.target_qps > self._disturbed:
+        latencies = [0.01 / free] * load.queries
+        if load.queries > 300 and load.target_qps > self._disturbed:
             latencies[-10:] = [0.03] * 10
-        seconds = load.requests / min(load.target_qps, 80)
-        return Answers(latencies, self._late, seconds, load.requests / load.target_qps)
+        seconds = load.queries / min(load.target_qps, 80)
+        return Answers(latencies, self._late, seconds, percentiles(latencies))
 
 
 def scenario_of(send: Any, **options: Any) -> Scenario:
-    return Scenario(dataclasses.replace(TRITON, scenario=CONSTANT, **options), send)
+    config = dataclasses.replace(TRITON, scenario=CONSTANT, **options)
+    return Scenario(config, send, Path("logs"))
 
 
-@pytest.mark.parametrize(("seconds", "requests"), [(10.0, 1000), (1.0, 662)])
-def test_a_run_lasts_as_asked_and_has_what_its_percentile_needs(
-    seconds: float, requests: int
-) -> None:
-    run = scenario_of(Sender(), target_qps=100.0, scenario_seconds=seconds)
-    assert run.prepare(0.02, print) == requests
+def test_a_run_whose_loadgen_cannot_write_is_refused_or_invalid(tmp_path: Path) -> None:
+    """LoadGen crashes where it cannot open its files, and says nothing where the disk is full."""
+    pytest.importorskip("mlperf_loadgen", reason="pip install mlcommons-loadgen")
+    (tmp_path / "file").touch()
+    config = dataclasses.replace(TRITON, scenario=SERVER, target_qps=20.0)
+    for folder in (tmp_path / "folder", tmp_path / "file"):
+        started = Scenario(config, Sender(), folder)
+        started.prepare(0.0125, print)
+        if folder.name == "file":
+            with pytest.raises(CaseError, match="^scenario=server: LoadGen's logs cannot be wri"):
+                started.run()
+        else:
+            started.run()  # of which LoadGen has written nothing
+            (why,) = started.facts()["load"]["invalid_because"]
+            assert why == f"LoadGen has written no verdict to {folder}/run; is the disk full?"
+
+
+def test_without_loadgen_its_scenarios_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    for name in (SERVER, SINGLE_STREAM, MULTI_STREAM, OFFLINE):
+        config = dataclasses.replace(TRITON, scenario=name)
+        with pytest.raises(CaseError, match=f"scenario={name}: .* pip install mlcommons-loadgen"):
+            Scenario(config, Sender(), Path("logs"))
+    scenario_of(Sender(), target_qps=20.0)
 
 
 def test_a_bound_on_the_latency_finds_the_highest_rate_that_holds_it() -> None:
@@ -250,12 +320,15 @@ def test_a_bound_on_the_latency_finds_the_highest_rate_that_holds_it() -> None:
     # 10 ms at no load, so 20 ms at half of 80 a second.
     load = searching.load
     assert load is not None and 40 / 1.06 <= load.target_qps <= 40
-    assert count == load.requests
+    assert count == load.queries
     searching.run()
     facts = searching.facts()["load"]
     probes = facts["searched"]
     assert facts["valid"] and all(one["held"] == (one["p99_ms"] <= 20.0) for one in probes)
-    assert all(one["requests"] == max(200, math.ceil(5 * one["target_qps"])) for one in probes[:-1])
+    # What fails ends after its first requests.
+    whole = [max(200, math.ceil(5 * one["target_qps"])) for one in probes[:-1]]
+    wanted = [of if one["held"] else math.ceil(0.15 * of) for one, of in zip(probes[:-1], whole)]
+    assert [one["requests"] for one in probes[:-1]] == wanted
     assert (probes[-1]["requests"], probes[-1]["target_qps"]) == (662, load.target_qps)
     assert len(said) == len(probes)
     assert re.fullmatch(r"probe \d+: 662 requests, .* a second: holds, p99 is .* ms", said[-1])
@@ -288,6 +361,7 @@ def test_what_cannot_be_measured_fails_the_case() -> None:
         ({"target_qps": 5.0}, "target_qps"),
         ({"latency_bound_ms": 5.0}, "latency_bound_ms"),
         ({"scenario": SERVER}, "target_qps"),
+        ({"scenario": OFFLINE, "target_qps": 5.0}, "takes no target_qps"),
         ({"scenario": SERVER, "target_qps": 5.0, "clients": 4}, "clients=1"),
         ({"scenario": SERVER, "target_qps": 5.0, "request_type": "async"}, "request_type"),
     ],
@@ -314,7 +388,8 @@ def test_a_sweep_of_loads_asks_one_server(tmp_path: Path) -> None:
 def test_both_servers_have_every_scenario_and_are_what_they_were_without_one() -> None:
     for config in (TRITON, SERVING):
         assert not {"scenario", "target_qps"} & set(effective_options(config, frozenset()))
-        for name in (CONSTANT, SERVER):
-            changed = dataclasses.replace(config, scenario=name, target_qps=5.0, data="generated")
+        for name in SCENARIOS[1:]:
+            qps = 5.0 if name in WITH_RATE else 0.0
+            changed = dataclasses.replace(config, scenario=name, target_qps=qps, data="generated")
             changed.check()
             assert effective_options(changed, frozenset())["scenario"] == name

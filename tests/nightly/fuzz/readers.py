@@ -305,6 +305,7 @@ TRUSTED: Dict[str, str] = {
     "fixtures/runtimes/torch/engines.py": "kept models: code, in a private folder",
     "fixtures/runtimes/torch/inductor_cache.py": "the name of a kept folder, in a private folder",
     "fixtures/runtimes/torch/openvino_guard.py": "words of our own parent",
+    "fixtures/servers/arrivals.py": "the summary that LoadGen has just written for us",
     "fixtures/servers/client.py": "orders of our own parent",
     "fixtures/servers/clients.py": "lines of our own clients",
     "fixtures/servers/tensorflow_serving/client.py": "requests that our own parent wrote",

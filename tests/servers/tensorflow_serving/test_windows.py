@@ -16,7 +16,7 @@ from ipubench.bench_inference.bench_tensorflow_serving import HOST
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.servers import clients as client_processes
 from ipubench.fixtures.servers.clients import Clients, RequestError
-from ipubench.fixtures.servers.load import CONSTANT, Answers, Load
+from ipubench.fixtures.servers.load import CONSTANT, Answers, Load, percentiles
 from ipubench.fixtures.servers.scenario import Scenario
 from ipubench.fixtures.servers.tensorflow_serving.step import ServingStep
 from tests.support.serving import feed
@@ -51,8 +51,8 @@ class ScriptedClients:
         return self.seconds
 
     def load(self, load: Load) -> Answers:
-        seconds = load.requests / load.target_qps
-        return Answers([0.25] * load.requests, 0.0, seconds, seconds)
+        latencies = [0.25] * load.queries
+        return Answers(latencies, 0.0, load.queries / load.target_qps, percentiles(latencies))
 
     def close(self) -> None:
         pass
@@ -136,7 +136,7 @@ def test_a_scenario_is_counted_and_its_latencies_are_the_clients() -> None:
     step = scripted((0, [7, 9]))
     step.round_clock()
     config = dataclasses.replace(step._config, scenario=CONSTANT, target_qps=10.0)
-    step._scenario = Scenario(config, step._send)
+    step._scenario = Scenario(config, step._send, Path("logs"))
     assert step._scenario.prepare(0.25, print) == 662
     before = step._seconds
     step()

@@ -315,6 +315,7 @@ def test_nothing_is_left_when_the_run_is_killed(tmp_path: Path) -> None:
 def test_a_scenario_is_one_long_run_after_the_warm_up_that_the_server_counts(
     served: TinyRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip("mlperf_loadgen", reason="pip install mlcommons-loadgen")
     # On a busy machine a client is late, which is no matter of this test.
     monkeypatch.setattr(load_of_servers, "MOST_LATE_SECONDS", 60.0)
     step = served.step(
