@@ -314,7 +314,6 @@ TRUSTED: Dict[str, str] = {
     "fixtures/servers/triton/client.py": "images that our own parent wrote",
     "fixtures/servers/triton/network.py": "words of our own parent",
     "fixtures/servers/triton/python_model.py": "the configuration that this run wrote",
-    "fixtures/servers/triton/repository.py": "the configuration that this run wrote",
     "models/torch/classification.py": "weights of the user, read without pickle",
     "plugins/baseline/collected.py": "the list that our own child wrote",
     "plugins/baseline/format.py": "our own schema",
