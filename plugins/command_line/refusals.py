@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 
 import pytest
 
@@ -109,10 +108,4 @@ def _check_spelling(config: pytest.Config) -> None:
         if option in PATH_OPTIONS and os.path.exists(value):
             raise pytest.UsageError(
                 f"pytest takes the word after {option} for a test path; write {option}={value}"
-            )
-    for word in words:
-        if word.split("::")[0].endswith((".yml", ".yaml")) and (here / "conftest.py").exists():
-            raise pytest.UsageError(
-                f"{word} lies outside the project; name the project as well: pytest conftest.py "
-                f"{shlex.quote(word)}"
             )

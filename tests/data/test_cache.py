@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pwd
 from pathlib import Path
+from typing import Dict
 
 import pytest
 
@@ -12,33 +13,28 @@ from ipubench.fixtures.case.errors import DataError
 from ipubench.fixtures.data.cache import cache_dir, run_module
 
 
-def test_own_variable_comes_first_and_is_created(tmp_path: Path) -> None:
-    environ = {"IPUBENCH_CACHE_DIR": str(tmp_path / "a" / "b"), "XDG_CACHE_HOME": str(tmp_path)}
-    assert cache_dir(environ) == tmp_path / "a" / "b"
-    assert (tmp_path / "a" / "b").is_dir()
-
-
-def test_xdg_cache_home_comes_second(tmp_path: Path) -> None:
-    environ = {"IPUBENCH_CACHE_DIR": "", "XDG_CACHE_HOME": str(tmp_path)}
-    assert cache_dir(environ) == tmp_path / "ipubench"
-
-
-@pytest.mark.parametrize("xdg", ["", "relative/path"])
-def test_home_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, xdg: str) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert cache_dir({"XDG_CACHE_HOME": xdg}) == tmp_path / ".cache" / "ipubench"
-
-
-def test_relative_and_home_paths_are_understood(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("environ", "place"),
+    [
+        ({"IPUBENCH_CACHE_DIR": "{0}/a/b", "XDG_CACHE_HOME": "{0}"}, "a/b"),
+        ({"IPUBENCH_CACHE_DIR": "~/own"}, "own"),
+        ({"IPUBENCH_CACHE_DIR": "other"}, "other"),
+        ({"IPUBENCH_CACHE_DIR": "", "XDG_CACHE_HOME": "{0}"}, "ipubench"),
+        ({"XDG_CACHE_HOME": "relative/path"}, ".cache/ipubench"),
+        ({}, ".cache/ipubench"),
+    ],
+)
+def test_where_the_cache_directory_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environ: Dict[str, str], place: str
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    assert cache_dir({"IPUBENCH_CACHE_DIR": "~/own"}) == tmp_path / "own"
-    assert cache_dir({"IPUBENCH_CACHE_DIR": "other"}) == tmp_path / "other"
+    given = {name: text.format(tmp_path) for name, text in environ.items()}
+    assert cache_dir(given) == tmp_path / place
+    assert (tmp_path / place).is_dir()
 
 
-@pytest.mark.parametrize("own", ["", "~/own", "~nobody-of-this-name/own"])
+@pytest.mark.parametrize("own", ["", "~/own"])
 def test_without_a_home_folder_there_is_one_message_and_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str
 ) -> None:
@@ -72,6 +68,3 @@ def test_a_module_runs_to_its_end_in_a_process(
     message = r"(?s)^cannot make the records; .*\nerror: cannot read gone: "
     with pytest.raises(DataError, match=message):
         run_module("ipubench.fixtures.data.build_tfrecords", "the records", "gone", "target")
-    # Of a traceback there is the error, as of a full disk.
-    with pytest.raises(DataError, match=r"^cannot .* makes them:\nZeroDivisionError: [^\n]*$"):
-        run_module("timeit", "the records", "1 / 0")

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, List
+from typing import List
 
+import numpy as np
 import pytest
 
 from ipubench.fixtures.case.errors import DataError
-from ipubench.fixtures.data.feeds import TensorSpec
 from ipubench.fixtures.data.images import samples
-from ipubench.fixtures.data.images.feed import ImageFolder
+from ipubench.fixtures.data.images.feed import ImageFeed, ImageFolder
 from ipubench.fixtures.data.options import ImageOptions
-from ipubench.fixtures.data.provider import Data, default_workers
+from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.data.sources import source
 from tests.support.harness import ROOT, WITHOUT_OTHERS
 
@@ -57,11 +56,15 @@ def test_each_of_several_instances_reads_its_own_images() -> None:
     assert read_by(5, 6) is folder
 
 
-@pytest.mark.parametrize(
-    ("location", "means"), [("ipu", "device"), ("device", "device"), ("none", "none")]
-)
-def test_places_of_normalisation(data: Data, location: str, means: str) -> None:
-    assert data.images(Config(normalization_location=location), *SIZES).normalization == means
+def test_defaults_and_synonyms(data: Data) -> None:
+    for location, means in (("ipu", "device"), ("device", "device"), ("none", "none")):
+        config = Config(normalization_location=location)
+        assert data.images(config, *SIZES).normalization == means
+    feed = data.images(Config(dataloader_worker=0), *SIZES)
+    assert feed.workers == min(32, len(os.sched_getaffinity(0)))
+    for mode in ("synthetic", "generated"):
+        feed = data.images(Config(data=mode), *SIZES)
+        assert (feed.folder, feed.workers) == (None, 0)
 
 
 def test_integers_are_normalised_on_the_device_with_a_warning(data: Data) -> None:
@@ -70,62 +73,53 @@ def test_integers_are_normalised_on_the_device_with_a_warning(data: Data) -> Non
     assert (feed.eight_bit, feed.normalization) == (True, "device")
 
 
-def test_workers_default_to_the_cpus_of_the_process(data: Data) -> None:
-    feed = data.images(Config(dataloader_worker=0), *SIZES)
-    assert feed.workers == default_workers() == min(32, len(os.sched_getaffinity(0)))
+def test_generated_images_are_fixed() -> None:
+    feed = ImageFeed("generated", batch_size=2, image_size=8)
+    images = feed.generated(batches=3)
+    assert images.shape == (6, 3, 8, 8)
+    assert images.dtype == np.uint8
+    assert np.array_equal(images, feed.generated(batches=3))
+    assert images.max() <= 254
 
 
-@pytest.mark.parametrize("mode", ["synthetic", "generated"])
-def test_images_are_searched_for_real_data_only(mode: str) -> None:
-    def find(*key: str) -> ImageFolder:
-        raise AssertionError("not to be called")
-
-    feed = Data(find).images(Config(data=mode), *SIZES)
-    assert (feed.folder, feed.workers) == (None, 0)
-
-
-def test_arrays(data: Data) -> None:
-    spec = TensorSpec("x", (2, 3))
-    feed = data.arrays(Config(data="generated"), [spec], period=7)
-    assert (feed.mode, feed.specs, feed.period, feed.zero_values) == (
-        "generated",
-        (spec,),
-        7,
-        False,
-    )
-    assert data.arrays(Config(data="synthetic"), [spec], zero_values=True).zero_values
+def test_each_corrupt_file_is_kept_once() -> None:
+    folder = ImageFolder("/data", ("/data/a.jpg", "/data/b.jpg"))
+    feed = ImageFeed("real", batch_size=1, folder=folder)
+    feed.note_corrupt(["/data/b.jpg"])
+    feed.note_corrupt(["/data/b.jpg", "/data/a.jpg"])
+    facts = feed.describe()
+    assert facts["corrupt"] == ["/data/b.jpg", "/data/a.jpg"]
+    assert "task_images" not in facts
+    assert dataclasses.replace(feed, task_images=4).describe() == {**facts, "task_images": 4}
 
 
-def test_closing_closes_the_feeds(data: Data) -> None:
+def test_closing_closes_the_feeds_once_and_the_last_first(data: Data) -> None:
     closed: List[str] = []
-    data.images(Config(), *SIZES).on_close(lambda: closed.append("one"))
+    feed = data.images(Config(), *SIZES)
+    feed.on_close(lambda: closed.append("first"))
+    feed.on_close(lambda: closed.append("second"))
     data.images(Config(), *SIZES).on_close(lambda: closed.append("other"))
-    data.close()
-    assert sorted(closed) == ["one", "other"]
+    for _ in range(2):
+        data.close()
+        feed.close()
+    assert closed == ["other", "second", "first"]
 
 
-@pytest.fixture
-def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dict[str, str]:
-    """An environment with a cache of its own, and few samples."""
+def test_the_option_then_the_environment_then_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(samples, "SAMPLE_CLASSES", 1)
-    return {"IPUBENCH_CACHE_DIR": str(tmp_path / "cache")}
-
-
-def test_the_option_comes_before_the_environment(tmp_path: Path, environ: Dict[str, str]) -> None:
+    monkeypatch.setattr(samples, "PER_CLASS", 1)
+    environ = {"IPUBENCH_CACHE_DIR": str(tmp_path / "cache")}
     for name in ("option", "variable"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "x.jpg").touch()
-    environ["DATASETS_DIR"] = str(tmp_path / "variable")
-    assert source(("images",), str(tmp_path / "option"), environ).root == str(tmp_path / "option")
-    assert source(("images",), None, environ).root == str(tmp_path / "variable")
+    named = {**environ, "DATASETS_DIR": str(tmp_path / "variable")}
+    assert source(("images",), str(tmp_path / "option"), named).root == str(tmp_path / "option")
+    assert source(("images",), None, named).root == str(tmp_path / "variable")
     assert not (tmp_path / "cache").exists()
-
-
-@pytest.mark.parametrize("unset", [{}, {"DATASETS_DIR": ""}])
-def test_samples_come_last(environ: Dict[str, str], unset: Dict[str, str]) -> None:
-    folder = source(("images",), None, {**environ, **unset})
-    assert folder.samples
-    assert all(map(os.path.isfile, folder.paths))
+    folder = source(("images",), None, {**environ, "DATASETS_DIR": ""})
+    assert folder.samples and all(map(os.path.isfile, folder.paths))
 
 
 def test_messages_name_the_source_of_the_folder(tmp_path: Path) -> None:
@@ -145,43 +139,18 @@ CASE = """
 """
 
 
-def test_fixture_without_a_plugin_and_its_teardown(
-    pytester: pytest.Pytester, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("option", [False, True])
+def test_the_fixture_and_its_teardown(
+    pytester: pytest.Pytester, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: bool
 ) -> None:
     (tmp_path / "x.jpg").touch()
-    monkeypatch.setenv("DATASETS_DIR", str(tmp_path))
-    pytester.makepyfile(CASE)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    result = pytester.runpytest_subprocess(
-        *WITHOUT_OTHERS, "-s", "-p", "ipubench.fixtures.pytest_fixtures"
-    )
+    pytester.makepyfile(CASE)
+    words = ["-p", "ipubench.fixtures.pytest_fixtures"]
+    if option:
+        words += ["-p", "ipubench.plugins.command_line.options", f"--dataset-dir={tmp_path}"]
+    else:
+        monkeypatch.setenv("DATASETS_DIR", str(tmp_path))
+    result = pytester.runpytest_subprocess(*WITHOUT_OTHERS, "-s", *words)
     result.stdout.fnmatch_lines([f"*images in {tmp_path}", "*closed*"])
     result.assert_outcomes(passed=1)
-
-
-def test_fixture_reads_the_option(
-    pytester: pytest.Pytester, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    (tmp_path / "x.jpg").touch()
-    pytester.makepyfile(CASE)
-    plugins = (
-        "-p",
-        "ipubench.fixtures.pytest_fixtures",
-        "-p",
-        "ipubench.plugins.command_line.options",
-    )
-    words = (*WITHOUT_OTHERS, "-s", *plugins, f"--dataset-dir={tmp_path}")
-    result = pytester.runpytest_subprocess(*words)
-    result.stdout.fnmatch_lines([f"*images in {tmp_path}"])
-
-
-def test_importing_the_fixtures_is_light() -> None:
-    program = (
-        "import sys, ipubench.fixtures.pytest_fixtures\n"
-        "heavy = {'torch', 'tensorflow', 'onnx', 'PIL'}\n"
-        "print(sorted(heavy & set(sys.modules)))"
-    )
-    root = ROOT
-    result = subprocess.run([sys.executable, "-c", program], cwd=root, stdout=subprocess.PIPE)
-    assert result.stdout == b"[]\n"

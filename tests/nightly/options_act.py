@@ -38,7 +38,6 @@ TEXTS: Dict[str, List[Any]] = {
     ],
     "convolution_options": ['{"use128BitConvUnitLoad": "true"}'],
     "matmul_options": ['{"use128BitConvUnitLoad": "true"}'],
-    "preferred_batch_sizes": [(4,)],
     "pipeline_splits": [("layer1", "layer2"), ("layer1/0/conv1",)],
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import threading
 from pathlib import Path
 from typing import Any, List
@@ -16,8 +18,9 @@ from ipubench.fixtures.runtimes.fake import FakeStep
 from ipubench.fixtures.servers import arrivals
 from ipubench.fixtures.servers import load as load_of_servers
 from ipubench.fixtures.servers.in_process import UnderLoad
-from ipubench.fixtures.servers.load import Load
+from ipubench.fixtures.servers.load import LEAST_QUERIES, SCENARIOS, WITH_RATE, Load
 from ipubench.fixtures.servers.options import LoadOptions
+from tests.support.harness import ROOT, run_pytest
 
 
 class Counted(FakeStep):
@@ -48,13 +51,13 @@ def under_load(inner: Counted, folder: Path, **options: Any) -> UnderLoad:
     return step
 
 
-@pytest.mark.parametrize("scenario", ["constant", "server", "offline"])
+@pytest.mark.parametrize("scenario", SCENARIOS[1:])
 def test_each_question_is_one_call_and_has_its_latency(
     inner: Counted, tmp_path: Path, scenario: str
 ) -> None:
     if scenario != "constant":
         pytest.importorskip("mlperf_loadgen", reason="pip install mlcommons-loadgen")
-    rate = {} if scenario != "offline" else {"target_qps": 0.0, "scenario_seconds": 0.01}
+    rate = {} if scenario in WITH_RATE else {"target_qps": 0.0, "scenario_seconds": 0.01}
     step = under_load(inner, tmp_path, scenario=scenario, **rate)
     compiled = inner.calls
     step()
@@ -63,14 +66,14 @@ def test_each_question_is_one_call_and_has_its_latency(
     step.prepare_rounds(print)
     clock = step.round_clock()
     wanted, before, began = step.batches_per_step, inner.calls, clock()
-    assert wanted >= (800 if scenario != "offline" else 1)
+    assert wanted >= (800 if scenario in WITH_RATE else LEAST_QUERIES[scenario])
     step()
     assert inner.calls == before + wanted
     assert len(step.latencies()) == before - compiled + wanted
     facts = step.finish()["load"]
     assert (facts["scenario"], facts["requests"]) == (scenario, wanted)
     assert wanted / (clock() - began) == pytest.approx(facts["answered_qps"])
-    assert step.summary({"load": facts})[0].startswith(f"{scenario}, {wanted} requests")
+    assert step.summary({"load": facts})[0].startswith(f"{scenario}, ")
 
 
 @pytest.mark.parametrize("scenario", ["constant", "server"])
@@ -137,3 +140,27 @@ def test_what_cannot_wait_for_questions_is_refused(bench: Any, changes: Any, mes
     values = {**vars(bench.HOST["resnet50"]), "scenario": "server", "target_qps": 5.0, **changes}
     with pytest.raises(ValueError, match=message):
         bench.Direct(**values).check()
+
+
+@pytest.mark.framework
+def test_a_network_is_asked_from_the_command_line(tmp_path: Path) -> None:
+    for module in ("torch", "mlperf_loadgen"):
+        pytest.importorskip(module, reason="needs PyTorch and mlcommons-loadgen")
+    outcome = run_pytest(
+        ROOT,
+        {**os.environ, "IPUBENCH_LEASE_DIR": str(tmp_path / "leases"), "COLUMNS": "100"},
+        *("bench_inference/bench_cnn_torch.py", "-k", "resnet50-bs1-synthetic", "--device=cpu"),
+        *("--set=model=mobilenet-v3-small", "--set=engine=eager", "--set=scenario=offline"),
+        *("--set=scenario_seconds=1", f"--results-dir={tmp_path / 'results'}"),
+        framework="torch",
+    ).assert_code(0)
+    assert "offline, " in outcome.text
+    (journal,) = (tmp_path / "results").glob("run-*.jsonl")
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    (case,) = (line for line in lines if line["type"] == "case")
+    record = case["benchmark"]["extra_info"]["ipubench"]
+    load = record["finish"]["load"]
+    assert (load["scenario"], load["loadgen"], load["valid"]) == ("offline", "VALID", True)
+    assert record["items_per_round"] == load["requests"]
+    assert record["throughput"]["mean"] == pytest.approx(load["answered_qps"])
+    assert (ROOT / load["logs"] / "mlperf_log_summary.txt").is_file()

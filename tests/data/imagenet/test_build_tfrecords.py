@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import shutil
-import signal
-import sys
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -26,7 +23,6 @@ from ipubench.fixtures.data.imagenet.shards import find_shards
 from ipubench.fixtures.data.images import samples
 from ipubench.fixtures.data.images.preprocess import as_rgb
 from ipubench.fixtures.machine.locks import locked
-from tests.support.harness import run_code
 from tests.support.records import fill_the_cache_here, image_tree, smooth
 
 pytestmark = pytest.mark.framework
@@ -92,13 +88,6 @@ def test_what_is_written(tree: Path, tmp_path: Path) -> None:
         assert (found["format"], found["colorspace"]) == (b"JPEG", b"RGB")
         assert all(found[f"object/bbox/{s}"] == [] for s in ("xmin", "ymin", "xmax", "ymax"))
     assert len({found["encoded"] for found in train}) == 24
-    assert run("--verify", target) == 0
-
-
-def test_the_same_bytes_each_time(tree: Path, tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        assert run(tree / "train", tmp_path / name, "--split=train", "--train-shards=3") == 0
-    assert contents(tmp_path / "one") == contents(tmp_path / "two")
 
 
 def test_other_formats_become_rgb_jpegs(tmp_path: Path) -> None:
@@ -126,89 +115,39 @@ def test_other_formats_become_rgb_jpegs(tmp_path: Path) -> None:
     assert encode(str(two)).jpeg == two.read_bytes()
 
 
-KILLED = """
-import os, signal, sys
-from ipubench.fixtures.data.build_tfrecords import __main__, writer
-example, done = writer._example, []
-def killing(*arguments):
-    done.append(1)
-    if len(done) == 13:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return example(*arguments)
-writer._example = killing
-__main__.main(sys.argv[1:])
-"""
-
-
-def test_a_killed_run_is_continued(
-    tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_an_interrupted_run_is_continued(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    target = tmp_path / "target"
-    words = [str(tree / "train"), str(target), "--split=train", "--train-shards=3"]
-    ended = run_code(KILLED, *words, framework="tensorflow")
-    assert ended.code == -signal.SIGKILL, ended.text
-    # Eight images a shard: the thirteenth is in the midst of the second.
-    assert [p.name for p in target.glob("*-of-*") if p.suffix != ".part"] == [
-        "train-00000-of-00003"
-    ]
-    with pytest.raises(DataError, match=r"lacks 2 of its 3 train files"):
-        find_shards(target, "train")
-    assert run("--verify", target) == 1
-    first = (target / "train-00000-of-00003").stat()
-    assert run(*words) == 0
-    assert "2 written, 1 found complete" in capsys.readouterr().out
-    again = (target / "train-00000-of-00003").stat()
-    assert (again.st_mtime_ns, again.st_ino) == (first.st_mtime_ns, first.st_ino)
-    assert not list(target.glob("*.part"))
-    assert run(tree / "train", tmp_path / "whole", "--split=train", "--train-shards=3") == 0
-    assert contents(target) == contents(tmp_path / "whole")
+    target, example, done = tmp_path / "target", writer._example, []
 
+    def interrupted(*arguments: Any) -> bytes:
+        done.append(1)
+        if len(done) == 13:  # of eight images a shard: in the midst of the second
+            raise KeyboardInterrupt
+        return example(*arguments)
 
-def test_an_interrupted_run_says_that_it_can_be_continued(
-    tree: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    def interrupted(*_: Any) -> bytes:
-        raise KeyboardInterrupt
-
-    words = (tree / "train", tmp_path, "--split=train", "--train-shards=2")
+    words = (tree / "train", target, "--split=train", "--train-shards=3")
     with monkeypatch.context() as patch:
         patch.setattr(writer, "_example", interrupted)
         assert run(*words) == 130
-    assert "the same command continues" in capsys.readouterr().err
+    with pytest.raises(DataError, match=r"lacks 2 of its 3 train files"):
+        find_shards(target, "train")
     assert run(*words) == 0
-    assert len(records(tmp_path, "train")) == 24
+    assert "2 written, 1 found complete" in capsys.readouterr().out
+    assert run(tree / "train", tmp_path / "whole", *words[2:]) == 0
+    assert contents(target) == contents(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("damage", ["flipped", "truncated", "missing", "not listed"])
-def test_a_damaged_shard_is_found_and_written_again(
-    tree: Path, tmp_path: Path, damage: str, capsys: pytest.CaptureFixture[str]
+def test_a_damaged_shard_is_written_again(
+    tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = (tree / "train", tmp_path, "--split=train", "--train-shards=3")
     assert run(*words) == 0
     before = contents(tmp_path)
-    victim = tmp_path / "train-00001-of-00003"
-    content = bytearray(victim.read_bytes())
-    if damage == "flipped":
-        content[len(content) // 2] ^= 1
-        victim.write_bytes(content)
-    elif damage == "truncated":
-        victim.write_bytes(content[:-9])
-    elif damage == "missing":
-        victim.unlink()
-    else:
-        state = json.loads((tmp_path / "checksums.json").read_text())
-        del state["files"][victim.name]
-        (tmp_path / "checksums.json").write_text(json.dumps(state))
-    capsys.readouterr()
-    assert run("--verify", tmp_path) == 1
-    error = capsys.readouterr().err
-    assert "train-00001-of-00003: " in error
-    assert "1 shard is not as it was written" in error
+    (tmp_path / "train-00000-of-00003").unlink()
+    os.truncate(tmp_path / "train-00001-of-00003", 1000)
     assert run(*words) == 0
-    assert "1 written, 2 found complete" in capsys.readouterr().out
+    assert "2 written, 1 found complete" in capsys.readouterr().out
     assert contents(tmp_path) == before
 
 
@@ -219,36 +158,18 @@ def test_another_source_or_number_of_shards_is_refused(
     assert run(tree / "train", target, "--split=train", "--train-shards=2") == 0
     before = contents(target)
     other = image_tree(tmp_path / "other", per_class=7)
-
-    def refused(*words: Any) -> str:
-        capsys.readouterr()
-        assert run(*words) == 4
-        error = capsys.readouterr().err
-        assert len(error.strip().splitlines()) == 1
-        return error
-
-    assert "begun with other train images: 24 in" in refused(
-        other, target, "--split=train", "--train-shards=2"
-    )
-    assert "begun with 2 train shards, not 3: give --train-shards=2" in refused(
-        tree / "train", target, "--split=train", "--train-shards=3"
-    )
+    assert run(other, target, "--split=train", "--train-shards=2") == 4
+    assert "other train images" in capsys.readouterr().err
+    assert run(tree / "train", target, "--split=train", "--train-shards=3") == 4
+    assert "train-00000-of-00002" in capsys.readouterr().err
     shutil.rmtree(other / "n00")
-    assert "lists other classes" in refused(other, target, "--split=validation")
+    assert run(other, target, "--split=validation") == 4
+    assert "--labels" in capsys.readouterr().err
     assert contents(target) == before
-    labels = (target / "labels.txt").read_bytes()
-    (target / "labels.txt").write_bytes(b"caf\xe9\n")
-    assert "cannot read" in refused(other, target, "--split=validation")
-    (target / "labels.txt").write_bytes(labels)
     # The same classes may be added, from elsewhere, with the labels that are there.
     added = (other, target, "--split=validation", f"--labels={target / 'labels.txt'}")
     assert run(*added) == 0
     assert {found["class/label"] for found in records(target, "validation")} == {2, 3}
-
-
-def test_shards_of_another_build_are_not_mixed_with(tree: Path, tmp_path: Path) -> None:
-    (tmp_path / "train-00000-of-00007").write_bytes(b"")
-    assert run(tree / "train", tmp_path, "--split=train", "--train-shards=2") == 4
 
 
 def test_corrupt_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -259,18 +180,11 @@ def test_corrupt_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     words = (source, target, "--split=train", "--train-shards=4")
     assert run(*words) == 1
     error = capsys.readouterr().err
-    assert len(error.strip().splitlines()) == 1
-    assert str(cut) in error or str(text) in error
-    assert "--skip-corrupt leaves such images out" in error
-    assert "replace the file and name another TARGET" in error
+    assert (str(cut) in error or str(text) in error) and "--skip-corrupt" in error
     assert run(*words, "--skip-corrupt") == 0
     out = capsys.readouterr().out
-    assert "train: 22 images in 4 shards, " in out
-    assert "2 corrupt images were left out" in out
-    assert "n01/3.jpg" in out
-    assert "n02/4.jpg" in out
+    assert "n01/3.jpg" in out and "n02/4.jpg" in out
     assert len(records(target, "train")) == 22
-    assert run("--verify", target) == 0
 
 
 @pytest.mark.parametrize(
@@ -280,8 +194,6 @@ def test_corrupt_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
         ["only-source"],
         ["gone", "target"],
         ["a", "b", "--train-shards=0"],
-        ["--verify", "gone"],
-        ["source", "--verify", "gone"],
         ["a", "b", "--split=test"],
     ],
 )
@@ -297,37 +209,11 @@ def test_usage_errors(
     assert not os.listdir(tmp_path)
 
 
-def test_checksums_of_another_kind(tree: Path, tmp_path: Path) -> None:
-    (tmp_path / "checksums.json").write_text('{"format": 99}')
-    assert run(tree / "train", tmp_path, "--split=train") == 1
-    assert run("--verify", tmp_path) == 1
-
-
-def test_a_target_in_use(tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_target_that_is_in_use_or_cannot_be_made(tree: Path, tmp_path: Path) -> None:
     with locked(tmp_path / build_tfrecords.LOCK):
         assert run(tree / "train", tmp_path, "--split=train") == 1
-    assert "another process builds into" in capsys.readouterr().err
-
-
-def test_a_target_that_cannot_be_written(
-    tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
     (tmp_path / "file").touch()
     assert run(tree / "train", tmp_path / "file" / "target", "--split=train") == 4
-    assert "Not a directory; name another TARGET" in capsys.readouterr().err
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_the_bar_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
-    for stream in (Terminal(), io.StringIO()):
-        monkeypatch.setattr(sys, "stderr", stream)
-        with build_tfrecords._progress("train", 10) as bar:
-            bar.update(10)
-        assert ("10/10" in stream.getvalue()) == isinstance(stream, Terminal)
 
 
 # ------------------------------------------------------------------ the sample images
@@ -349,7 +235,6 @@ def test_sample_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     labels = {number + 1 for number in classes}
     assert {r["class/label"] for r in found} == {r["class/label"] for r in held_out} == labels
     assert not {r["encoded"] for r in found} & {r["encoded"] for r in held_out}
-    assert run("--verify", root) == 0
     before = [os.stat(path).st_mtime_ns for path in train.paths]
     assert sample_records.sample_shards(tmp_path, "train") == train
     assert [os.stat(path).st_mtime_ns for path in train.paths] == before
@@ -364,9 +249,3 @@ def test_sample_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert sample_records.sample_shards(tmp_path, "train") == train
     assert contents(root) == content
     assert made == [(sample_records.__name__, str(tmp_path))] * 3
-
-
-def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(DataError, match=r"cannot make .*IPUBENCH_CACHE_DIR"):
-        sample_records.sample_shards(tmp_path / "file", "train")

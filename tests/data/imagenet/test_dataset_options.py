@@ -38,26 +38,16 @@ def test_the_default_is_the_tuner() -> None:
 
 
 @pytest.mark.parametrize("mode", ["generated", "real"])
-def test_records(tmp_path: Path, mode: str) -> None:
+def test_pipelines(tmp_path: Path, mode: str) -> None:
     shards = write_shards(tf, tmp_path, "validation", [labelled(tf, jpeg(smooth(8, 8)), 1)])
     feed = ImageNetFeed(mode, batch_size=1, image_shape=(8, 8, 3), classes=10, shards=shards)
     assert not tuned(imagenet.dataset(tf, feed, "float32").prefetch(2))
-
-
-@pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("mode", ["generated", "real"])
-def test_examples(tmp_path: Path, mode: str, training: bool) -> None:
     learnable_cifar(tmp_path, 8, 8)
-    source = find_prepared(tmp_path, "cifar10", "train" if training else "validation")
-    feed = ApplicationFeed(
-        mode,
-        *(4, (32, 32, 3), 10),
-        training=training,
-        dataset="cifar10",
-        total=8,
-        prepared=source,
-    )
-    assert not tuned(tfds.dataset(tf, feed, "float32").prefetch(2))
+    for training, split in ((True, "train"), (False, "validation")):
+        source = find_prepared(tmp_path, "cifar10", split)
+        kind: Any = {"training": training, "dataset": "cifar10", "total": 8, "prepared": source}
+        examples = ApplicationFeed(mode, 4, (32, 32, 3), 10, **kind)
+        assert not tuned(tfds.dataset(tf, examples, "float32").prefetch(2))
 
 
 def test_arrays() -> None:

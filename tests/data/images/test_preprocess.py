@@ -28,20 +28,7 @@ from tests.support.tries import tries
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-SIZES = [
-    (500, 375),
-    (375, 500),
-    (501, 333),
-    (257, 256),
-    (256, 256),
-    (255, 257),
-    (224, 224),
-    (100, 80),
-    (81, 103),
-    (17, 400),
-    (1, 3),
-    (1023, 769),
-]
+SIZES = [(500, 375), (375, 500), (257, 256), (224, 224), (81, 103), (17, 400), (1, 3), (1023, 769)]
 
 
 def pixels(width: int, height: int, channels: int = 3) -> NDArray[np.uint8]:
@@ -78,7 +65,7 @@ def transforms() -> Any:
 
 
 @pytest.mark.framework
-@pytest.mark.parametrize("size", [224, 380, 63])
+@pytest.mark.parametrize("size", [224, 63])
 @pytest.mark.parametrize(("width", "height"), SIZES)
 def test_pixels_equal_torchvision(
     transforms: Any, tmp_path: Path, width: int, height: int, size: int
@@ -119,97 +106,65 @@ def test_orientation_tag_is_ignored(tmp_path: Path) -> None:
     assert np.array_equal(turned, plain)
 
 
-def test_truncated_file(tmp_path: Path) -> None:
-    content = encoded(Image.fromarray(pixels(200, 150)))
-    path = write(tmp_path / "cut.jpg", content[: len(content) // 2])
-    with pytest.raises(
-        CorruptImage, match=r"cannot use the image .*cut.jpg: .*truncated"
-    ) as caught:
-        load_image(path, 32)
-    assert caught.value.path == str(path)
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"hello", b"\xff\xd8\xff", encoded(Image.new("L", (9, 9)), "GIF")]
-)
-def test_not_an_image(tmp_path: Path, content: bytes) -> None:
-    with pytest.raises(CorruptImage, match=r"neither a JPEG nor a PNG image"):
-        load_image(write(tmp_path / "x.jpg", content), 32)
-
-
-@pytest.mark.parametrize(
-    "read", [lambda path: load_image(path, 32), lambda path: encode(str(path))]
-)
-def test_missing_file_and_directory(tmp_path: Path, read: Callable[[Path], Any]) -> None:
-    os.mkfifo(tmp_path / "pipe.jpg")
-    (tmp_path / "zero.jpg").symlink_to("/dev/zero")
-    with (tmp_path / "large.jpg").open("wb") as file:
-        file.truncate(1 << 40)
-    for name in ("gone.jpg", ".", "pipe.jpg", "zero.jpg", "large.jpg"):
-        with pytest.raises(CorruptImage):
-            read(tmp_path / name)
-
-
-@pytest.mark.parametrize("side", [10_000, 20_000])
-@pytest.mark.filterwarnings("error")
-def test_decompression_bomb(tmp_path: Path, side: int) -> None:
-    # Its header is all that is read, and has a checksum.
+def of_size(width: int, height: int) -> bytes:
+    """Return a PNG whose header, which has a checksum, says another size."""
     content = bytearray(encoded(Image.new("1", (9, 9)), "PNG"))
-    content[16:24] = struct.pack(">II", side, side)
+    content[16:24] = struct.pack(">II", width, height)
     content[29:33] = struct.pack(">I", zlib.crc32(content[12:29]))
-    path = write(tmp_path / "bomb.png", bytes(content))
-    with pytest.raises(CorruptImage, match=r"pixels"):
-        load_image(path, 32)
-
-
-def test_an_image_too_long_to_be_resized(tmp_path: Path) -> None:
-    path = write(tmp_path / "line.png", encoded(Image.new("L", (60_000, 1)), "PNG"))
-    with pytest.raises(CorruptImage, match=r"15360000 x 256 pixels are more than"):
-        load_image(path, 224)
+    return bytes(content)
 
 
 JPEG = encoded(Image.fromarray(pixels(24, 18)))
 PNG = encoded(Image.fromarray(pixels(24, 18)), "PNG")
 
 
-@tries(150)
-@given(
-    start=st.sampled_from([b"", JPEG[:3], JPEG[:200], PNG[:8], PNG[:33], PNG[:60]]),
-    rest=st.binary(max_size=300),
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (JPEG[: len(JPEG) // 2], "(?i)truncated"),
+        (b"", "neither a JPEG nor a PNG"),
+        (b"hello", "neither a JPEG nor a PNG"),
+        (encoded(Image.new("L", (9, 9)), "GIF"), "neither a JPEG nor a PNG"),
+        (of_size(10_000, 10_000), "pixels"),
+        (of_size(20_000, 20_000), "pixels"),
+        (encoded(Image.new("L", (60_000, 1)), "PNG"), "pixels"),  # once it is resized
+    ],
 )
-def test_arbitrary_bytes(scratch: Path, start: bytes, rest: bytes) -> None:
-    _loads_or_is_corrupt(write(scratch / "x.jpg", start + rest))
+def test_files_that_are_no_usable_image(tmp_path: Path, content: bytes, reason: str) -> None:
+    path = write(tmp_path / "x.jpg", content)
+    with pytest.raises(CorruptImage, match=reason) as caught:
+        load_image(path, 224)
+    assert caught.value.path == str(path)
+
+
+@pytest.mark.parametrize(
+    "read", [lambda path: load_image(path, 32), lambda path: encode(str(path))]
+)
+def test_what_is_no_file_of_an_image_s_size(tmp_path: Path, read: Callable[[Path], Any]) -> None:
+    os.mkfifo(tmp_path / "pipe.jpg")
+    with (tmp_path / "large.jpg").open("wb") as file:
+        file.truncate(1 << 40)
+    for name in ("gone.jpg", ".", "pipe.jpg", "large.jpg"):
+        with pytest.raises(CorruptImage):
+            read(tmp_path / name)
 
 
 @tries(150)
 @given(
     content=st.sampled_from([JPEG, PNG]),
     changes=st.dictionaries(st.integers(0, 400), st.integers(0, 255), min_size=1, max_size=8),
+    end=st.integers(0, 2000),
 )
-def test_damaged_bytes(scratch: Path, content: bytes, changes: Dict[int, int]) -> None:
+def test_damaged_bytes(scratch: Path, content: bytes, changes: Dict[int, int], end: int) -> None:
     damaged = bytearray(content)
     for position, value in changes.items():
         damaged[position] = value
-    _loads_or_is_corrupt(write(scratch / "x.jpg", bytes(damaged)))
-
-
-def _loads_or_is_corrupt(path: Path) -> None:
+    path = write(scratch / "x.jpg", bytes(damaged[:end]))
     try:
-        shape = load_image(path, 16).shape
+        assert load_image(path, 16).shape == (3, 16, 16)
     except CorruptImage:
         return
-    assert shape == (3, 16, 16)
-
-
-def test_memory_shortage_is_no_corrupt_image(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def short(*args: object, **options: object) -> None:
-        raise MemoryError
-
-    monkeypatch.setattr(Image, "open", short)
-    with pytest.raises(MemoryError):
-        load_image(write(tmp_path / "x.jpg", b""), 32)
 
 
 def test_normalisation_is_that_of_the_original() -> None:

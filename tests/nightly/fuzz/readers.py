@@ -18,7 +18,6 @@ from PIL import Image
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.yaml_reader import YamlError
-from ipubench.fixtures.data.build_tfrecords import writer
 from ipubench.fixtures.data.imagenet.shards import fault_of_file
 from ipubench.fixtures.data.images.preprocess import load_image
 from ipubench.fixtures.data.tfds import find
@@ -186,13 +185,6 @@ def _picture(folder: Path) -> bytes:
     return file.getvalue()
 
 
-def _checksums(folder: Path) -> bytes:
-    split = {"source": "/data", "images": 3, "shards": 1, "digest": "00"}
-    shard = {"sha256": "00", "bytes": 3, "images": 3, "left_out": []}
-    state = {"format": 1, "splits": {"train": split}, "files": {"train-00000-of-00001": shard}}
-    return json.dumps(state).encode()
-
-
 READERS: Dict[str, Reader] = {
     "baseline": Reader(_baseline, _file("main.json", load_all), BaselineError),
     "journal": Reader(_journal, _file("run-20260101T000000-1.jsonl", read_run), BaselineError),
@@ -213,7 +205,4 @@ READERS: Dict[str, Reader] = {
         _records, _file("train-00000-of-00001", lambda path: fault_of_file(str(path)))
     ),
     "image": Reader(_picture, _file("image.jpeg", lambda path: load_image(path, 32)), CaseError),
-    "checksums.json": Reader(
-        _checksums, _file(writer.CHECKSUMS, lambda path: writer.Target(path.parent)), CaseError
-    ),
 }

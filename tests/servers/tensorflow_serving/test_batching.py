@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipubench.fixtures.servers.tensorflow_serving.batching import Batcher, Batching
-from ipubench.fixtures.servers.tensorflow_serving.saved_model import Refused
+from ipubench.fixtures.servers.tensorflow_serving.batching import Batcher, Batching, Refused
 from tests.support.tries import tries
 
 LONG = 10**9  # microseconds: no batch runs because of its age
@@ -66,7 +65,7 @@ def test_every_request_gets_its_own_rows(sizes: List[int], threads: int, padded:
 
     async def ask(batcher: Batcher, _: Doubling) -> None:
         parts = [rows(first, size) for first, size in zip(firsts, sizes)]
-        answers = await asyncio.gather(*(batcher(part, size) for part, size in zip(parts, sizes)))
+        answers = await asyncio.gather(*map(batcher, parts))
         for part, answer in zip(parts, answers):
             np.testing.assert_array_equal(answer["y"], 2 * part["x"])
 
@@ -80,10 +79,10 @@ def test_every_request_gets_its_own_rows(sizes: List[int], threads: int, padded:
 
 def test_requests_wait_until_a_batch_is_full_and_no_longer() -> None:
     async def ask(batcher: Batcher, work: Doubling) -> None:
-        first = [asyncio.ensure_future(batcher(rows(n, 2), 2)) for n in (1, 3, 5)]
+        first = [asyncio.ensure_future(batcher(rows(n, 2))) for n in (1, 3, 5)]
         await asyncio.sleep(0)
         assert work.batches == []
-        await asyncio.gather(batcher(rows(7, 2), 2), *first)
+        await asyncio.gather(batcher(rows(7, 2)), *first)
 
     work = asked(Batching(8, LONG), ask)
     np.testing.assert_array_equal(work.batches[0].ravel(), range(1, 9))
@@ -92,7 +91,7 @@ def test_requests_wait_until_a_batch_is_full_and_no_longer() -> None:
 
 def test_a_batch_that_is_not_full_runs_after_its_time_filled_up_with_zeros() -> None:
     async def ask(batcher: Batcher, _: Doubling) -> None:
-        answer = await batcher(rows(1, 3), 3)
+        answer = await batcher(rows(1, 3))
         assert answer["y"].ravel().tolist() == [2, 4, 6]
 
     work = asked(Batching(8, 1000, allowed_batch_sizes=(8,)), ask)
@@ -102,11 +101,11 @@ def test_a_batch_that_is_not_full_runs_after_its_time_filled_up_with_zeros() -> 
 def test_a_batch_fills_on_while_all_threads_are_busy() -> None:
     async def ask(batcher: Batcher, work: Doubling) -> None:
         work.hold.clear()
-        calls = [asyncio.ensure_future(batcher(rows(1, 8), 8))]
+        calls = [asyncio.ensure_future(batcher(rows(1, 8)))]
         await asyncio.sleep(0)  # it has the only thread
-        calls.append(asyncio.ensure_future(batcher(rows(9, 2), 2)))
+        calls.append(asyncio.ensure_future(batcher(rows(9, 2))))
         await asyncio.sleep(0)  # it would run at once
-        calls.append(asyncio.ensure_future(batcher(rows(11, 2), 2)))
+        calls.append(asyncio.ensure_future(batcher(rows(11, 2))))
         await asyncio.sleep(0)
         work.hold.set()
         await asyncio.gather(*calls)
@@ -118,13 +117,15 @@ def test_a_batch_fills_on_while_all_threads_are_busy() -> None:
 def test_what_is_too_much_is_refused() -> None:
     async def ask(batcher: Batcher, work: Doubling) -> None:
         work.hold.clear()
-        taken = [asyncio.ensure_future(batcher(rows(n, 8), 8)) for n in range(3)]
+        taken = [asyncio.ensure_future(batcher(rows(n, 8))) for n in range(3)]
         await asyncio.sleep(0)  # one runs, two wait
-        with pytest.raises(Refused, match="queue to which this task was submitted is full"):
-            await batcher(rows(0, 1), 1)
+        for size, status in ((9, "INVALID_ARGUMENT"), (1, "UNAVAILABLE")):
+            with pytest.raises(Refused) as caught:
+                await batcher(rows(0, size))
+            assert caught.value.status == status
         work.hold.set()
         await asyncio.gather(*taken)
-        await batcher(rows(0, 8), 8)
+        await batcher(rows(0, 8))
 
     asked(Batching(8, LONG, max_enqueued_batches=2, num_batch_threads=1), ask)
 
@@ -132,10 +133,10 @@ def test_what_is_too_much_is_refused() -> None:
 def test_a_failure_is_that_of_all_requests_of_its_batch_and_of_no_other() -> None:
     async def ask(batcher: Batcher, _: Doubling) -> None:
         found = await asyncio.gather(
-            batcher(rows(-2, 2), 2), batcher(rows(0, 2), 2), return_exceptions=True
+            batcher(rows(-2, 2)), batcher(rows(0, 2)), return_exceptions=True
         )
         assert [type(error) for error in found] == [ArithmeticError] * 2
-        answer = await batcher(rows(0, 4), 4)
+        answer = await batcher(rows(0, 4))
         assert answer["y"].ravel().tolist() == [0, 2, 4, 6]
 
     asked(Batching(4, LONG), ask)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import socket
 from pathlib import Path
 from typing import Any, Dict
@@ -11,12 +10,12 @@ from typing import Any, Dict
 import pytest
 
 from ipubench.bench_inference.bench_tensorflow_serving import HOST, IPU
-from ipubench.bench_inference.serving import BATCHING, UNUSED, Serving
+from ipubench.bench_inference.serving import Serving
 from ipubench.fixtures.case.cases import config_hash
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.options import resolve_key
 from ipubench.fixtures.case.values import Parameters
-from ipubench.fixtures.servers.tensorflow_serving.server import NOISE, find_server
+from ipubench.fixtures.servers.tensorflow_serving.server import find_server
 from ipubench.plugins.command_line.set_option import convert
 
 COSINE = Parameters({"initial_learning_rate": 0.1, "epochs_to_total_decay": 2})
@@ -51,73 +50,43 @@ def test_the_cases_are_the_original_programs() -> None:
     ]
 
 
-def test_a_host_runs_one_batch_at_a_time_and_an_ipus_server_four() -> None:
+def test_what_follows_from_the_options() -> None:
+    example = HOST["resnet50_infer_bs16"]
+    # A host runs one batch at a time, an IPU's server four.
     assert [config.batch_threads for config in (*HOST.values(), *IPU.values())] == [1] * 4 + [4] * 4
-    assert dataclasses.replace(HOST["resnet50_infer_bs16"], num_batch_threads=3).batch_threads == 3
-
-
-def test_a_request_is_always_full() -> None:
-    config = dataclasses.replace(HOST["resnet50_infer_bs16"], num_images=33)
-    assert config.requests_each == 5
+    assert dataclasses.replace(example, num_batch_threads=3).batch_threads == 3
+    assert dataclasses.replace(example, num_images=33).requests_each == 5  # the last is full
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    "changes",
     [
-        ({"request_batch_size": 17}, "request_batch_size=17: .* micro_batch_size=16"),
-        ({"replicas": 2}, "replicas"),
-        ({"pipeline_splits": ("conv3_block1_out",)}, "one replica on one IPU"),
-        ({"batches_per_step": 4}, "num_images and num_threads say"),
-        (
-            {"request_batch_size": 16, "num_batch_threads": 2},
-            "num_batch_threads has no effect: .* makes no batches",
-        ),
-        ({"port": 70000}, "ports end at 65535"),
-        ({"checkpoint_input_dir": "x"}, "checkpoint_input_dir has no effect: .* random weights"),
-        ({"num_epochs": 2}, "num_epochs has no effect: a served network is not trained"),
-        ({"optimizer": "lars"}, "optimizer has no effect"),
-        ({"lr_schedule": "cosine", "lr_schedule_params": COSINE}, "lr_schedule has no effect"),
-        ({"validation_micro_batch_size": 4}, "validation_micro_batch_size has .* not validated"),
-        ({"device_mapping": (0,)}, "device_mapping has no effect: .* one replica on one IPU"),
-        ({"prefetch_depth": 3}, "prefetch_depth has no effect: the server"),
-        ({"compile_only": True}, "compile_only: .* with its IPU attached"),
+        {"request_batch_size": 17},
+        {"replicas": 2},
+        {"pipeline_splits": ("conv3_block1_out",)},
+        {"batches_per_step": 4},
+        {"num_batch_threads": 2, "request_batch_size": 16},
+        {"port": 70000},
+        {"checkpoint_input_dir": "x"},
+        {"num_epochs": 2},
+        {"lr_schedule": "cosine", "lr_schedule_params": COSINE},
+        {"validation_micro_batch_size": 4},
+        {"device_mapping": (0,)},
+        {"prefetch_depth": 3},
+        {"compile_only": True},
     ],
 )
-def test_what_a_server_cannot_do_is_refused(changes: Dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_what_a_server_cannot_do_is_refused(changes: Dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(changes))):
         dataclasses.replace(IPU["resnet50_infer_bs16"], **changes).check()
-
-
-def test_every_option_acts_or_is_refused() -> None:
-    """Those that are not refused are the network's, the export's, and the requests'."""
-    acting = {item.name for item in dataclasses.fields(Serving)} - set(UNUSED)
-    assert acting == {
-        # Which case it is, and what is refused with a reason of its own.
-        *("name", "system", "mode", "training", "replicas", "instances", "pipeline_splits"),
-        # When requests come (tests/servers/test_load.py).
-        *("scenario", "target_qps", "latency_bound_ms", "scenario_seconds"),
-        *("batches_per_step", "compile_only", "steps"),
-        # The network, its images and its arithmetic.
-        *("model_name", "dataset", "seed", "norm_layer", "precision", "micro_batch_size", "data"),
-        *("eight_bit_transfer", "accelerator_side_preprocess", "fused_preprocessing"),
-        *("pipeline_num_parallel", "deterministic"),
-        # The IPU's program.
-        *("fp_exceptions", "nanoo", "half_partials", "internal_exchange_optimization_target"),
-        *("max_reduce_many_buffer_size", "conv_dithering", "gather_conv_output", "stable_norm"),
-        *("min_remote_tensor_size", "available_memory_proportion", "scheduling_algorithm"),
-        # Requests and server.
-        *("request_batch_size", "num_images", "num_threads", "use_async", "verbose", "host"),
-        *("port", "serving_bin_path", *BATCHING),
-    }
 
 
 def test_names_of_the_original_program_work() -> None:
     assert resolve_key(Serving, "batch-size") == "request_batch_size"
     assert resolve_key(Serving, "micro_batch_size") == "micro_batch_size"
     assert resolve_key(Serving, "clients") == "num_threads"
-    for host in ("0.0.0.0", "localhost"):  # noqa: S104  the refused value
-        assert convert(Serving, "host", host) == host
-    with pytest.raises(ValueError, match="'10.0.0.1' is not one of"):
+    assert convert(Serving, "host", "0.0.0.0") == "0.0.0.0"  # noqa: S104  it is another's default
+    with pytest.raises(ValueError, match=r"10\.0\.0\.1"):
         convert(Serving, "host", "10.0.0.1")
 
 
@@ -153,12 +122,10 @@ def test_a_servers_program_is_found_where_it_was_named_then_where_it_usually_is(
     assert find_server("", enabled) == of_variable
     of_option = executable(tmp_path / "option", "server")
     assert find_server(str(of_option), enabled) == of_option
-    for lost in (str(tmp_path / "nowhere"), "~no-such-user/server", "x" * 300):
-        with pytest.raises(CaseError, match=f"serving_bin_path={lost}: no program that can be run"):
-            find_server(lost, enabled)
     of_variable.chmod(0o644)
-    with pytest.raises(CaseError, match="TF_SERVING_PATH=.*variable: no program that can be run"):
-        find_server("", enabled)
+    for name, lost in (("serving_bin_path", str(tmp_path / "nowhere")), ("TF_SERVING_PATH", "")):
+        with pytest.raises(CaseError, match=f"{name}="):
+            find_server(lost, enabled)
 
 
 def test_a_program_or_a_port_that_cannot_be_had_fails_before_anything_is_made(
@@ -184,26 +151,3 @@ def test_a_program_or_a_port_that_cannot_be_had_fails_before_anything_is_made(
             fails(f"port={port}: another program listens on 127.0.0.1:{port}", port=port)
     finally:
         runtime.close()
-
-
-def test_a_message_of_a_missing_gpu_is_noise() -> None:
-    line = "2026-01-01 10:00:00.1: E x/cuda_platform.cc:51] failed call to cuInit: INTERNAL: CUDA"
-    assert re.match(NOISE, line)
-    assert not re.match(NOISE, line.replace("failed call to cuInit", "out of memory"))
-
-
-def test_a_port_in_use_is_one_message(tmp_path: Path) -> None:
-    pytest.importorskip("grpc", reason="needs grpcio: make setup installs it")
-    from ipubench.fixtures.devices.cpu import CpuDevice
-    from ipubench.fixtures.servers.tensorflow_serving.server import ServingServer
-
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        port = listener.getsockname()[1]
-        server = ServingServer(
-            "m", tmp_path, None, tmp_path / "log", tmp_path, device=CpuDevice(), port=port
-        )
-        with pytest.raises(CaseError, match=f"port={port}: another program listens on 127.0.0.1"):
-            server.launch()
-    assert not server.alive

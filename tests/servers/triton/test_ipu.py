@@ -87,25 +87,11 @@ def test_the_network_is_compiled_once_run_exported_and_the_ipu_given_back(
 
 
 @pytest.mark.framework
-def test_full_precision_answers_in_full_precision(poptorch: ModuleType) -> None:
+def test_precision_and_pipelines(poptorch: ModuleType) -> None:
     assert classifier().model({}).output_type == "FP16"
     assert classifier(dataclasses.replace(SMALL, precision="32.32")).model({}).output_type == "FP32"
-
-
-@pytest.mark.framework
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        (
-            {"pipeline_splits": ("layer2/0/conv1",), "popef_iterations": 1},
-            "popef_iterations is 1: a pipeline of 2 stages needs at least 2 batches",
-        ),
-    ],
-)
-def test_what_an_executable_cannot_have_is_refused(
-    changes: Dict[str, Any], said: str, poptorch: ModuleType
-) -> None:
-    with pytest.raises(OptionError, match=said):
+    with pytest.raises(OptionError, match="popef_iterations is 1: a pipeline of 2 stages"):
+        changes: Dict[str, Any] = {"pipeline_splits": ("layer2/0/conv1",), "popef_iterations": 1}
         classifier(dataclasses.replace(SMALL, **changes))
 
 

@@ -53,7 +53,7 @@ def records(tmp_path: Path) -> Dict[str, Dict[str, Any]]:
 def test_the_server_joins_requests_to_batches(tmp_path: Path) -> None:
     run(
         tmp_path,
-        *("-k", "resnet50-clients1-async", "--batches-per-step=8"),
+        *("-k", "resnet50-clients1-async", "--batches-per-step=8", "--data=generated"),
         *("--set=max_batch_size=4", "--set=max_queue_delay_ms=20", "--set=engine=eager"),
     ).assert_code(0)
     (record,) = records(tmp_path).values()
@@ -104,11 +104,12 @@ def test_a_port_in_use_and_a_missing_repository_are_one_message_each(tmp_path: P
             tmp_path,
             "-k",
             "resnet50-clients1-sync",
+            "--data=generated",
             "--set=benchmark_only=yes",
             f"--set=grpc_port={port}",
             f"--set=model_repository=,{tmp_path / 'nowhere'}",
             framework="",  # it comes to nothing before one is needed
         ).assert_code(1)
     assert f"grpc_port={port}: another program listens on 127.0.0.1:{port}" in outcome.text
-    assert f"no such directory: {tmp_path / 'nowhere'}; name a model_repository" in outcome.text
+    assert f"model_repository={tmp_path / 'nowhere'} has no folder resnet50" in outcome.text
     assert "Traceback" not in outcome.text and "fixtures/servers" not in outcome.text
