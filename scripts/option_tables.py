@@ -15,9 +15,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Dict, Iterator, List, Tuple, Type
 
-from ipubench import bench_inference, bench_kernels, bench_training, plugins
+from ipubench import bench_inference, bench_kernels, bench_training
 from ipubench.fixtures.case.options import CaseConfig, option_types
 from ipubench.fixtures.case.values import type_name
+from ipubench.plugins.benchmarks_yml import plugin as benchmarks_yml
+from ipubench.plugins.command_line import options
 from ipubench.plugins.listing.describe import meaning
 from scripts.markdown_table import markdown_table
 from scripts.steps import families
@@ -70,11 +72,9 @@ def pages() -> Dict[str, str]:
 
 
 def _command_line() -> str:
-    parser = OptionGroup()
-    # The options that every run has come first.
-    for module in sorted(_modules(plugins), key=lambda m: "command_line" not in m.__name__):
-        if hasattr(module, "pytest_addoption"):
-            module.pytest_addoption(parser)
+    parser: Any = OptionGroup()
+    options.add_options(parser)
+    benchmarks_yml.add_options(parser)
     lines = [
         "# Command-line options",
         "",
