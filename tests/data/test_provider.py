@@ -148,7 +148,9 @@ def test_the_fixture_and_its_teardown(
     pytester.makepyfile(CASE)
     words = ["-p", "ipubench.fixtures.pytest_fixtures"]
     if option:
-        words += ["-p", "ipubench.plugins.command_line.options", f"--dataset-dir={tmp_path}"]
+        words.append(f"--dataset-dir={tmp_path}")
+        named = "from ipubench.plugins.command_line.options import add_options as pytest_addoption\n"
+        pytester.makeconftest(named)
     else:
         monkeypatch.setenv("DATASETS_DIR", str(tmp_path))
     result = pytester.runpytest_subprocess(*WITHOUT_OTHERS, "-s", *words)
