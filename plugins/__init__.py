@@ -1,49 +1,125 @@
 """How a run is chosen, measured, stored, judged and shown.
 
-Pytest takes this package for a plugin (conftest.py names it). It registers plugins/session.py,
-which has all hooks of a run, and the modules with fixtures.
+Pytest takes this package for a plugin (conftest.py names it). It adds the options and fixtures.
+plugins/session.py has the hooks of a run. It is imported and registered as soon as there is
+something to measure: other tests of a project do not pay for it.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
 import sys
-from typing import TYPE_CHECKING
+from typing import Any, Dict, Optional
 
-if TYPE_CHECKING:
-    import pytest
+import pytest
 
-MODULES = (
-    "plugins.session",
-    "plugins.measure.fixture",
-    "plugins.benchmarks_yml.meter",
-    "fixtures.pytest_fixtures",
+from ipubench.fixtures.devices import INHERIT_VARIABLE
+from ipubench.plugins.command_line import options, spelling
+from ipubench.plugins.command_line.words import MEASURING_OPTIONS, PART, given_arguments
+
+SESSION = "plugins.session"
+#: Modules with fixtures; each imports what a fixture needs when it is asked for.
+FIXTURES = ("plugins.measure.fixture", "plugins.benchmarks_yml.fixture", "fixtures.pytest_fixtures")
+#: Fixtures that measure, and by which a test reaches others while it runs.
+REACHING = {"meter", "benchmark", "request", "pytestconfig"}
+
+MARKERS = (
+    "cases: the configurations of a bench function (see ipubench.cases)",
+    "inference: cases that run a model forward",
+    "evaluation: cases that run a model forward and compute its loss",
+    "training: cases that update weights",
+    "tensorflow: cases on TensorFlow",
+    "popart: cases on PopART, or on a host its ONNX graphs",
+    "torch: cases on PyTorch",
+    "triton: cases behind a Triton Inference Server",
+    "spec: entries of a benchmarks.yml file (docs/how-to/benchmarks-yml.md)",
+    "ipus(n): cases whose configuration needs n IPUs",
+    "sweep: cases that a usual run leaves out, run with --sweep",
+    "quick: a few minutes across the whole suite (-m quick)",
+    'gate(throughput="3%", latency_p99="10%"): what the gate allows a case',
 )
 
 
-def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
-    """Register the modules.
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    """Add the options and the fixtures.
 
     For each name in ``pytest_plugins`` pytest would read the entry points of all that is installed.
     """
-    for module in MODULES:
+    groups = options.add_options(parser)
+    spelling.name_unknown_options(parser, pluginmanager)
+    for module in FIXTURES:
         _register(pluginmanager, module)
+    declared = [option for group in groups for option in group.options]
+    defaults = {option.dest: option.attrs().get("default") for option in declared}
+    pluginmanager.register(Waiting(defaults), "ipubench-waiting")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Register our ``benchmark`` fixture after pytest-benchmark's, in whose place it stands."""
-    _register(config.pluginmanager, "plugins.measure.benchmark_fixture")
+class Waiting:
+    """Registers plugins/session.py as soon as the command line or a test asks for it."""
+
+    def __init__(self, defaults: Dict[str, Any]) -> None:
+        self._defaults = {k: v for k, v in defaults.items() if k not in MEASURING_OPTIONS}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Begin at once in the suite itself, and where the command line asks for anything of ours.
+
+        What settings say about measuring waits for something to measure.
+        """
+        manager = config.pluginmanager
+        for marker in MARKERS:
+            config.addinivalue_line("markers", marker)
+        # After pytest-benchmark's, in whose place it stands.
+        _register(manager, "plugins.measure.benchmark_fixture")
+        if (
+            not manager.has_plugin("ipubench")  # -p ipubench
+            or INHERIT_VARIABLE in os.environ
+            or PART in getattr(config, "workerinput", {})
+            or config.getoption("dist", "no") != "no"
+            or any(word.split("::")[0].endswith((".yml", ".yaml")) for word in config.args)
+            or given_arguments(config)
+            or any(getattr(config.option, dest) != usual for dest, usual in self._defaults.items())
+        ):
+            _register(manager, SESSION)
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Begin with the first bench function."""
+        if metafunc.definition.get_closest_marker("cases") is not None:
+            begun = _begin(metafunc.definition.session)
+            if begun is not None:
+                begun.pytest_generate_tests(metafunc)
+
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        """Begin with the first test that may measure."""
+        measures = not REACHING.isdisjoint(getattr(item, "fixturenames", ()))
+        if measures or item.get_closest_marker("benchmark") is not None:
+            begun = _begin(item.session)
+            if begun is not None:
+                begun.pytest_itemcollected(item)
 
 
-def _register(pluginmanager: pytest.PytestPluginManager, module: str) -> None:
+def _begin(session: pytest.Session) -> Optional[Any]:
+    """Register the hooks of a run; return them, or None if they were registered before.
+
+    pytest calls ``pytest_configure`` of a plugin that is registered late, and no hook that is over.
+    """
+    manager = session.config.pluginmanager
+    if not _register(manager, SESSION):
+        return None
+    begun: Any = manager.get_plugin(f"ipubench.{SESSION}")
+    begun.pytest_sessionstart(session)
+    return begun
+
+
+def _register(pluginmanager: pytest.PytestPluginManager, module: str) -> bool:
+    """Import and register a module; return False if that was done before, or is blocked."""
     name = f"ipubench.{module}"
     if pluginmanager.has_plugin(name) or pluginmanager.is_blocked(name):  # by `-p`
-        return
+        return False
     try:
         imported = importlib.import_module(name)
     except ModuleNotFoundError as error:
-        import pytest
-
         if str(error.name).startswith("ipubench"):
             raise
         raise pytest.UsageError(
@@ -51,3 +127,4 @@ def _register(pluginmanager: pytest.PytestPluginManager, module: str) -> None:
             "environment that has it (after `make setup`: .venv/bin/python -m pytest)"
         ) from error
     pluginmanager.register(imported, name)
+    return True

@@ -2,6 +2,8 @@
 
 A run reads its command line, chooses its cases and attaches its device; it measures, records and
 judges each case; then it shows and stores what it found, and ends.
+
+plugins/__init__.py registers this module as soon as there is something to measure.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from ipubench.fixtures.machine.garbage import end_without_collecting
 from ipubench.plugins.baseline import history
 from ipubench.plugins.benchmarks_yml import plugin as benchmarks_yml
 from ipubench.plugins.benchmarks_yml.cases import SpecFile
-from ipubench.plugins.command_line import options, refusals, spelling
+from ipubench.plugins.command_line import refusals
 from ipubench.plugins.compare import (
     against_plugin,
     baseline_plugin,
@@ -42,37 +44,12 @@ from ipubench.plugins.run import (
 from ipubench.plugins.run.exit_code import exit_code
 from ipubench.plugins.selection import datasets, deselect, expand, functions, order
 
-MARKERS = (
-    "cases: the configurations of a bench function (see ipubench.cases)",
-    "inference: cases that run a model forward",
-    "evaluation: cases that run a model forward and compute its loss",
-    "training: cases that update weights",
-    "tensorflow: cases on TensorFlow",
-    "popart: cases on PopART, or on a host its ONNX graphs",
-    "torch: cases on PyTorch",
-    "triton: cases behind a Triton Inference Server",
-    "spec: entries of a benchmarks.yml file (docs/how-to/benchmarks-yml.md)",
-    "ipus(n): cases whose configuration needs n IPUs",
-    "sweep: cases that a usual run leaves out, run with --sweep",
-    "quick: a few minutes across the whole suite (-m quick)",
-    'gate(throughput="3%", latency_p99="10%"): what the gate allows a case',
-)
-
-# ------------------------------------------------------------------ the command line
-
-
-def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
-    """Add the options, and a hint to pytest's error about an unknown one."""
-    options.add_options(parser)
-    benchmarks_yml.add_options(parser)
-    spelling.name_unknown_options(parser, pluginmanager)
+# ------------------------------------------------------------------ what is asked for
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Read and check all that the command line names, before anything is measured."""
-    for marker in MARKERS:
-        config.addinivalue_line("markers", marker)
     end_without_collecting()
     # What this process is: an instance, a fresh process, a worker, a controller, or the run itself.
     instance.join_instances(config)

@@ -18,7 +18,6 @@ from typing import Any, Dict, Iterator, List, Tuple, Type
 from ipubench import bench_inference, bench_kernels, bench_training
 from ipubench.fixtures.case.options import CaseConfig, option_types
 from ipubench.fixtures.case.values import type_name
-from ipubench.plugins.benchmarks_yml import plugin as benchmarks_yml
 from ipubench.plugins.command_line import options
 from ipubench.plugins.listing.describe import meaning
 from scripts.markdown_table import markdown_table
@@ -74,7 +73,6 @@ def pages() -> Dict[str, str]:
 def _command_line() -> str:
     parser: Any = OptionGroup()
     options.add_options(parser)
-    benchmarks_yml.add_options(parser)
     lines = [
         "# Command-line options",
         "",

@@ -24,9 +24,8 @@ from ipubench.fixtures.case.masking import (
 )
 from ipubench.fixtures.case.untrusted import read_bytes
 from ipubench.fixtures.data.sources import FOLDER_VARIABLE, for_other_folders
-from ipubench.fixtures.devices import cuda
+from ipubench.fixtures.devices import INHERIT_VARIABLE, cuda
 from ipubench.fixtures.devices.base import Device
-from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
 from ipubench.fixtures.machine.files import FOLDER, kind_of, replacing, user_path
 from ipubench.fixtures.machine.loopback import tuned
 from ipubench.fixtures.machine.packages import version_of

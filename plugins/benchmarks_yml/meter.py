@@ -1,18 +1,14 @@
-"""The `command_meter` fixture: run a command and record what it reports."""
+"""Run a command and record what it reports."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Dict, List
 
-import pytest
-
-from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.masking import mask_words
-from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.poplar.options import reporting
 from ipubench.plugins.benchmarks_yml import command
@@ -32,19 +28,6 @@ from ipubench.plugins.run.time_spent import spent_key
 
 #: What a record says of its compilation: it is part of the command.
 WITHIN = "within the command"
-
-
-@pytest.fixture
-def command_meter(
-    request: pytest.FixtureRequest,
-    benchmark: Any,
-    ipubench_case: Case,
-    ipubench_device: Device,
-    ipubench_conditions: Dict[str, Any],
-) -> Callable[[SpecConfig], None]:
-    """Measures one command."""
-    case, device, conditions = ipubench_case, ipubench_device, ipubench_conditions
-    return CommandMeter(CaseRun(request.node, case, benchmark, device, conditions))
 
 
 class CommandMeter:

@@ -45,16 +45,6 @@ CONVERGENCE = "need --include-convergence or -k with the full name: they train t
 entries_key = pytest.StashKey[Dict[Path, Dict[str, Entry]]]()
 
 
-def add_options(parser: pytest.Parser) -> None:
-    """Declare the option of benchmarks.yml files."""
-    group = parser.getgroup("ipubench", "ipubench: what to run")
-    group.addoption(
-        "--include-convergence",
-        action="store_true",
-        help="also run the entries of a benchmarks.yml that train to convergence (_conv)",
-    )
-
-
 def read_files(config: pytest.Config) -> None:
     """Read the files of the command line."""
     config.stash[entries_key] = files = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import List
 
 import pytest
 
@@ -12,22 +13,23 @@ from ipubench.plugins.command_line import spelling
 from ipubench.plugins.record.text import duration, percentage, whole_number
 
 
-def add_options(parser: pytest.Parser) -> None:
-    """Declare the options; each dest is our own, none is shared with pytest-benchmark."""
-    group = parser.getgroup("ipubench", "ipubench: what to run")
-    _add_device_and_data(group)
-    _add_case_options(group)
-    _add_hosts(group)
-    _add_listings(group)
-    _add_measuring(parser.getgroup("ipubench-measuring", "ipubench: how to measure"))
-    _add_looking_inside(
-        parser.getgroup("ipubench-looking-inside", "ipubench: what a case does inside")
-    )
-    group = parser.getgroup("ipubench-results", "ipubench: results, baselines and gate")
-    _add_results(group)
-    _add_comparisons(group)
-    _add_against(group)
-    _add_reports(group)
+def add_options(parser: pytest.Parser) -> List[pytest.OptionGroup]:
+    """Declare the options and return their groups; no dest is shared with pytest-benchmark."""
+    what = parser.getgroup("ipubench", "ipubench: what to run")
+    _add_device_and_data(what)
+    _add_case_options(what)
+    _add_hosts(what)
+    _add_listings(what)
+    how = parser.getgroup("ipubench-measuring", "ipubench: how to measure")
+    _add_measuring(how)
+    inside = parser.getgroup("ipubench-looking-inside", "ipubench: what a case does inside")
+    _add_looking_inside(inside)
+    results = parser.getgroup("ipubench-results", "ipubench: results, baselines and gate")
+    _add_results(results)
+    _add_comparisons(results)
+    _add_against(results)
+    _add_reports(results)
+    return [what, how, inside, results]
 
 
 def _add_device_and_data(group: pytest.OptionGroup) -> None:
@@ -140,6 +142,11 @@ def _add_listings(group: pytest.OptionGroup) -> None:
         "nothing",
     )
     group.addoption("--instance", metavar="ADDRESS", help=argparse.SUPPRESS)
+    group.addoption(
+        "--include-convergence",
+        action="store_true",
+        help="also run the entries of a benchmarks.yml that train to convergence (_conv)",
+    )
 
 
 def _add_measuring(group: pytest.OptionGroup) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Dict, Generator, List, Optional
 import pytest
 
 from ipubench.fixtures import devices
-from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
+from ipubench.fixtures.devices import INHERIT_VARIABLE
 from ipubench.fixtures.machine import scratch
 from ipubench.plugins.command_line.words import PART
 from ipubench.plugins.fleet.facts import HostFacts

@@ -16,7 +16,7 @@ import pytest
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.provider import part_key
-from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
+from ipubench.fixtures.devices import INHERIT_VARIABLE
 from ipubench.fixtures.instances.instance import Instance
 from ipubench.fixtures.instances.step import own_folder
 from ipubench.fixtures.machine import scratch

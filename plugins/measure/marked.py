@@ -15,7 +15,7 @@ import pytest
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.runtimes.call import is_coroutine
-from ipubench.plugins.measure.benchmark_fixture import measuring_key
+from ipubench.plugins.measure.benchmark_cases import measuring_key
 from ipubench.plugins.measure.by_pytest_benchmark import Watched
 from ipubench.plugins.measure.meter import Meter
 from ipubench.plugins.record import pytest_benchmark_adapter

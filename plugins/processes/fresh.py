@@ -20,7 +20,7 @@ import pytest
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.sources import for_other_folders
-from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
+from ipubench.fixtures.devices import INHERIT_VARIABLE
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.machine.processor import allowed_cpus

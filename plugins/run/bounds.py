@@ -14,7 +14,7 @@ from typing import Any, Iterator, Optional, Tuple
 
 import pytest
 
-from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
+from ipubench.fixtures.devices import INHERIT_VARIABLE
 from ipubench.plugins.command_line.words import is_worker
 
 #: pytest-rerunfailures, as a plugin and as a marker.

@@ -17,7 +17,7 @@ import pytest
 from ipubench.fixtures.case.cases import Case, Family, case_key
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.options import CaseConfig, option
-from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
+from ipubench.fixtures.devices import INHERIT_VARIABLE
 from ipubench.fixtures.instances.plan import instances_of
 from ipubench.fixtures.runtimes.call import OWN
 from ipubench.plugins.command_line.words import given_arguments, only_tests, typed_words

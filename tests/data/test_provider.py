@@ -149,7 +149,9 @@ def test_the_fixture_and_its_teardown(
     words = ["-p", "ipubench.fixtures.pytest_fixtures"]
     if option:
         words.append(f"--dataset-dir={tmp_path}")
-        named = "from ipubench.plugins.command_line.options import add_options as pytest_addoption\n"
+        named = (
+            "from ipubench.plugins.command_line.options import add_options as pytest_addoption\n"
+        )
         pytester.makeconftest(named)
     else:
         monkeypatch.setenv("DATASETS_DIR", str(tmp_path))

@@ -15,8 +15,9 @@ from typing import Iterator, List
 
 import pytest
 
+from ipubench.fixtures.devices import INHERIT_VARIABLE
 from ipubench.fixtures.devices.base import DeviceError
-from ipubench.fixtures.devices.lease import INHERIT_VARIABLE, lease
+from ipubench.fixtures.devices.lease import lease
 from tests.support.harness import ROOT
 
 HOLD = """

@@ -72,7 +72,7 @@ def test_a_fresh_process_of_one_case_takes_what_is_for_others(together: Project)
         (["--launcher-args=-H a", "--set=instances=1"], "--launcher-args"),
         (["--launcher-args=-H a", "--profile=here"], "--profile: "),
         (["--launcher-args=-H a", "--against=git:HEAD"], "--against=git:REV: "),
-        (["--launcher-args=-H a", "--tx=ssh=a"], "--launcher-args on several hosts: "),
+        (["--launcher-args=-H a", "--tx=ssh=a"], "--launcher-args with several hosts: "),
     ],
 )
 def test_words_for_launchers_that_mean_nothing(

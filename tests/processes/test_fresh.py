@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 
-from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
+from ipubench.fixtures.devices import INHERIT_VARIABLE
 from ipubench.plugins.benchmarks_yml.command import base_environment
 from ipubench.plugins.processes import fresh
 from ipubench.plugins.processes.other_python import Environment

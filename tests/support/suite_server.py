@@ -66,7 +66,7 @@ OURS = (
     "ipubench.plugins.baseline.promote",
     "ipubench.plugins.fleet.controller",
     "ipubench.plugins.fleet.remote_hosts",
-    "ipubench.plugins.measure.benchmark_fixture",
+    "ipubench.plugins.measure.benchmark_cases",
     "ipubench.fixtures.devices.fake",
     "ipubench.fixtures.runtimes.fake",
 )

@@ -1,0 +1,118 @@
+"""What tests measure with pytest-benchmark's fixture ``benchmark`` becomes cases of the run.
+
+``benchmark(function, ...)`` is measured by our meter: it calibrates, warms up and ends the rounds.
+Where the test or the command line says how (``pedantic``, ``min_rounds``, ``--benchmark-warmup``),
+pytest-benchmark measures as it always does, and the record says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Awaitable, Callable, Iterator
+
+import pytest
+
+from ipubench.fixtures.case.cases import case_key
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.runtimes.call import CallStep
+from ipubench.plugins.command_line.words import benchmark_arguments, measures, only_tests
+from ipubench.plugins.measure.alternating import AlternatingMeter
+from ipubench.plugins.measure.base import CaseRun, StepMeter, recorded_key
+from ipubench.plugins.measure.by_pytest_benchmark import AS_THE_TEST_SAYS, UNIT, Watched
+from ipubench.plugins.measure.choose import meter_of
+from ipubench.plugins.measure.meter import Meter
+from ipubench.plugins.record.pytest_benchmark_adapter import Recorded, awaiting, becoming
+from ipubench.plugins.run.journal import run_of
+from ipubench.plugins.run.progress import progress_key
+from ipubench.plugins.run.time_spent import spent_key
+from ipubench.plugins.selection.functions import asks_for, claim, make_case
+from ipubench.plugins.selection.selected import case_of
+
+
+def become_case(item: pytest.Item) -> None:
+    """Make a case of a test that has asked for the fixture while it runs."""
+    config = item.config
+    claim(item)
+    made = make_case(item)
+    if measures(config):
+        run_of(config)
+        config.stash[spent_key].begin_case()
+        config.stash[progress_key].add(item.nodeid, made.id)
+    if made.error:
+        raise CaseError(made.error)
+
+
+def measured(benchmark: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Yield the fixture for a test: pytest-benchmark's own, or one that our meter serves."""
+    item = request.node
+    if case_of(item) is None and not (benchmark.disabled or only_tests(item.config)):
+        become_case(item)
+    request.addfinalizer(partial(add_extra, item))
+    if case_key not in item.stash or asks_for(item, "meter") or benchmark.disabled:
+        yield benchmark
+        return
+    names = ("ipubench_device", "ipubench_conditions")
+    device, conditions = map(request.getfixturevalue, names)
+    case_run = CaseRun(item, item.stash[case_key], benchmark, device, conditions)
+    meter = meter_of(case_run, lambda: request.getfixturevalue("ipubench_peaks"))
+    marker = item.get_closest_marker("benchmark")
+    settings = set(marker.kwargs if marker else ()) - {"group"}
+    told = bool(settings or benchmark_arguments(item.config))
+    work = item.stash[measuring_key] = Measuring(meter, told)
+    try:
+        yield becoming(benchmark, work.measure, work.itself)
+    finally:
+        meter.close()
+        del item.stash[measuring_key]
+
+
+def add_extra(item: pytest.Item) -> None:
+    """Record what the test and its fixtures have put into ``extra_info`` after the measurement."""
+    for case_run in item.stash.get(recorded_key, ()):
+        case_run.add_extra()
+    item.stash[recorded_key] = []  # which hold what the test has measured
+
+
+@dataclass
+class Measuring:
+    """What the fixture does with a function."""
+
+    meter: StepMeter
+    told: bool  # how to measure, by the test or the command line
+
+    def measure(self, benchmark: Recorded, function: Callable[[], Any]) -> Any:
+        """Measure a function; return what its last call returned."""
+        if self.told:
+            in_loop = awaiting(benchmark, function)
+            call = partial(
+                self.itself, benchmark, partial(benchmark.by_itself, in_loop or function)
+            )
+            return call() if in_loop is None else in_loop.beside(call)
+        step = CallStep(function)
+        awaitable = self.meter(step, items=1, unit=UNIT)
+        return step.result if awaitable is None else _result(awaitable, step)
+
+    def itself(self, benchmark: Recorded, run: Callable[[], Any]) -> Any:
+        """Have pytest-benchmark measure, and record what it found; return what ``run`` returns."""
+        if isinstance(self.meter, AlternatingMeter):
+            self.meter.refuse(AS_THE_TEST_SAYS)
+        if not isinstance(self.meter, Meter):
+            raise CaseError(
+                f"{self.meter.item.nodeid}: {AS_THE_TEST_SAYS}, and "
+                "nothing else can be done with it; benchmark(function) without settings can be "
+                "profiled"
+            )
+        watched = Watched.begin(self.meter.case_run)
+        result = run()
+        watched.record()
+        return result
+
+
+async def _result(awaitable: Awaitable[None], step: CallStep) -> Any:
+    await awaitable
+    return step.result
+
+
+#: What the fixture of a test does with a function, while the test runs.
+measuring_key = pytest.StashKey[Measuring]()

@@ -1,0 +1,27 @@
+"""Which meter measures a case."""
+
+from __future__ import annotations
+
+from typing import Callable
+
+from ipubench.plugins.measure.alternating import AlternatingMeter
+from ipubench.plugins.measure.base import CaseRun, StepMeter
+from ipubench.plugins.measure.instance import InstanceMeter, member_key
+from ipubench.plugins.measure.looking_inside import CompileMeter, ProfileMeter
+from ipubench.plugins.measure.meter import Meter
+from ipubench.plugins.measure.peaks import Peaks
+
+
+def meter_of(case_run: CaseRun, peaks: Callable[[], Peaks]) -> StepMeter:
+    """Return the meter for what this session does with a case."""
+    config = case_run.item.config
+    member = config.stash.get(member_key, None)
+    if member is not None and member.alternates:
+        return AlternatingMeter(case_run, peaks(), member)
+    if member is not None:
+        return InstanceMeter(case_run, member)
+    if config.option.profile is not None:
+        return ProfileMeter(case_run)
+    if getattr(case_run.case.config, "compile_only", False):
+        return CompileMeter(case_run)
+    return Meter(case_run, peaks())
