@@ -81,12 +81,19 @@ class Waiting:
             or given_arguments(config)
             or any(getattr(config.option, dest) != usual for dest, usual in self._defaults.items())
         ):
-            _register(manager, SESSION)
+            _begin(config)
+
+    @pytest.hookimpl(tryfirst=True, optionalhook=True)
+    def pytest_xdist_auto_num_workers(self, config: pytest.Config) -> Optional[int]:
+        """Return how many workers ``-n auto`` starts: one for each device."""
+        from ipubench.plugins.fleet.controller import automatic_workers
+
+        return automatic_workers(config)
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Begin with the first bench function."""
         if metafunc.definition.get_closest_marker("cases") is not None:
-            begun = _begin(metafunc.definition.session)
+            begun = _begin(metafunc.config, metafunc.definition.session)
             if begun is not None:
                 begun.pytest_generate_tests(metafunc)
 
@@ -94,21 +101,22 @@ class Waiting:
         """Begin with the first test that may measure."""
         measures = not REACHING.isdisjoint(getattr(item, "fixturenames", ()))
         if measures or item.get_closest_marker("benchmark") is not None:
-            begun = _begin(item.session)
+            begun = _begin(item.config, item.session)
             if begun is not None:
                 begun.pytest_itemcollected(item)
 
 
-def _begin(session: pytest.Session) -> Optional[Any]:
+def _begin(config: pytest.Config, session: Optional[pytest.Session] = None) -> Optional[Any]:
     """Register the hooks of a run; return them, or None if they were registered before.
 
-    pytest calls ``pytest_configure`` of a plugin that is registered late, and no hook that is over.
+    ``session``: one that has started, so that pytest calls ``pytest_sessionstart`` no more.
     """
-    manager = session.config.pluginmanager
-    if not _register(manager, SESSION):
+    if not _register(config.pluginmanager, SESSION):
         return None
-    begun: Any = manager.get_plugin(f"ipubench.{SESSION}")
-    begun.pytest_sessionstart(session)
+    begun: Any = config.pluginmanager.get_plugin(f"ipubench.{SESSION}")
+    begun.begin(config)
+    if session is not None:
+        begun.pytest_sessionstart(session)
     return begun
 
 

@@ -47,9 +47,12 @@ from ipubench.plugins.selection import datasets, deselect, expand, functions, or
 # ------------------------------------------------------------------ what is asked for
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_configure(config: pytest.Config) -> None:
-    """Read and check all that the command line names, before anything is measured."""
+def begin(config: pytest.Config) -> None:
+    """Read and check all that the command line names, before anything is measured.
+
+    plugins/__init__.py calls this once the hooks below are registered: those of a controller of
+    workers, which is registered here, come before them.
+    """
     end_without_collecting()
     # What this process is: an instance, a fresh process, a worker, a controller, or the run itself.
     instance.join_instances(config)
@@ -70,12 +73,6 @@ def pytest_configure(config: pytest.Config) -> None:
     expand.parse_settings(config)
     benchmarks_yml.read_files(config)
     fresh_processes.reserve_gate_time(config)
-
-
-@pytest.hookimpl(tryfirst=True, optionalhook=True)
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> Optional[int]:
-    """Return how many workers ``-n auto`` starts: one for each device."""
-    return controller.automatic_workers(config)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
