@@ -29,7 +29,7 @@ PIP = (sys.executable, "-m", "pip", "install", "--quiet")
 UV = (sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", sys.executable)
 HASHED = ("--no-build-isolation", "--require-hashes", "--no-deps", "--requirement")
 BUILDING = ("setuptools", "wheel")
-EXTRAS = "torch,tensorflow,onnx,serving,report,dev"
+EXTRAS = "suite,torch,tensorflow,onnx,serving,report,dev"
 #: Settings of pip, and the variables that tell uv the same.
 SETTINGS = {
     "index-url": "UV_DEFAULT_INDEX",

@@ -23,11 +23,11 @@ from ipubench.plugins.baseline.history import FOLDER, nothing_in, read, slug, wi
 from ipubench.plugins.baseline.show import when
 from ipubench.plugins.baseline.trends import Trend, level_changes, levels, names_of_cases, trends_of
 from ipubench.plugins.record.text import name_of_test, number_text, percent, without_identifier
-from ipubench.plugins.web.templates import plotly_is_there, plotly_script, render, script
+from ipubench.plugins.web.templates import is_installed, plotly_script, render, script
 
 #: Of what changed lately, on the front page.
 MOST_EVENTS = 50
-NO_PLOTLY = "the site's charts need plotly: pip install 'ipubench[report]'"
+NO_LIBRARIES = "the site needs jinja2 and plotly: pip install 'ipubench[report]'"
 COLUMNS = (
     ("case", "name", False),
     ("level", "level", True),
@@ -55,8 +55,8 @@ def site(args: Namespace) -> int:
     found = trends_of(kept.benchmarks)
     if not found:
         raise nothing_in(source, "", args.last)
-    if not plotly_is_there():
-        raise BaselineError(NO_PLOTLY)
+    if not is_installed():
+        raise BaselineError(NO_LIBRARIES)
     files = pages(with_changes(found), kept.runs, args.commits or "")
     try:
         target.mkdir(parents=True, exist_ok=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
+import json
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Type
 
 import pytest
-import yaml
 
 from ipubench.fixtures.case.masking import mask_words
 from ipubench.fixtures.case.options import (
@@ -40,9 +40,13 @@ DATA_OF = {
 
 @functools.lru_cache(maxsize=None)
 def original_options() -> Dict[str, str]:
-    """Return options of the original programs that are none here -> what to use instead."""
-    path = Path(__file__).with_name("original_options.yml")
-    found: Dict[str, str] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    """Return options of the original programs that are none here -> what to use instead.
+
+    They are options of these programs, of poprun and of Graphcore's runner that no case has, or not
+    every kind of case. Messages about --set, and about an unknown option, show the advice.
+    """
+    path = Path(__file__).with_name("original_options.json")
+    found: Dict[str, str] = json.loads(path.read_text(encoding="utf-8"))
     return found
 
 

@@ -23,9 +23,9 @@ from ipubench.plugins.baseline.run_facts import UNPROVEN
 from ipubench.plugins.record.record import NAMESPACE, record_of
 from ipubench.plugins.report.markdown import markdown
 from ipubench.plugins.report.page import page
-from ipubench.plugins.web.templates import plotly_is_there
+from ipubench.plugins.web.templates import is_installed
 
-NO_PLOTLY = "report.html needs plotly: pip install 'plotly>=5', or pip install -e '.[report]'"
+NO_LIBRARIES = "reports need jinja2 and plotly: pip install 'ipubench[report]'"
 
 
 class ReportError(Exception):
@@ -34,8 +34,8 @@ class ReportError(Exception):
 
 def check(folder: Path) -> None:
     """Make the folder and see whether files can be written there. Raises ReportError."""
-    if not plotly_is_there():
-        raise ReportError(NO_PLOTLY)
+    if not is_installed():
+        raise ReportError(NO_LIBRARIES)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         check_files_can_be_made(folder)

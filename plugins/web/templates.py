@@ -35,9 +35,9 @@ def script(*names: str) -> str:
     return "\n".join((WEB / name).read_text(encoding="utf-8") for name in names)
 
 
-def plotly_is_there() -> bool:
-    """Tell whether the charting library can be imported."""
-    return importlib.util.find_spec("plotly") is not None
+def is_installed() -> bool:
+    """Return whether the libraries of pages and charts can be imported."""
+    return all(importlib.util.find_spec(name) is not None for name in ("jinja2", "plotly"))
 
 
 def plotly_script() -> str:

@@ -32,7 +32,7 @@ from ipubench.plugins.report.markdown import markdown
 from ipubench.plugins.report.page import page
 from ipubench.plugins.report.terminal import summary
 from ipubench.plugins.run.results import Run, SessionResults
-from ipubench.plugins.web.templates import plotly_is_there
+from ipubench.plugins.web.templates import is_installed
 from tests.support.baselines import A, document, entry, load
 from tests.support.reports import EXPORTS
 
@@ -154,7 +154,7 @@ def check_that_it_is_refused_or_serves(path: Path) -> None:
     assert summary(Run(JsonLinesFile(path), results), 80) or not loaded
     assert column_lines(loaded) is not None and csv_text(loaded) is not None
     exported = [make(report.document) for make in EXPORTS.values()]
-    for text in (*exported, markdown(report), page(report) if plotly_is_there() else ""):
+    for text in (*exported, markdown(report), page(report) if is_installed() else ""):
         write_atomically(path.with_name("export"), text)
     for benchmark in loaded:
         assert find(by_case(loaded), *key_of(benchmark)) is not None

@@ -130,7 +130,7 @@ def test_no_name_becomes_markup(site: Path) -> None:
 def test_without_the_charting_library_the_message_names_the_extra(
     kept: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(site_module, "plotly_is_there", lambda: False)
+    monkeypatch.setattr(site_module, "is_installed", lambda: False)
     folder = str(kept.folder / history.FOLDER)
     assert main(["site", str(kept.folder / "none"), f"--folder={folder}"]) == 4
     assert (

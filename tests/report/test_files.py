@@ -18,7 +18,7 @@ from ipubench.plugins.report.__main__ import main
 from ipubench.plugins.report.files import ReportError, write
 from ipubench.plugins.report.markdown import markdown
 from ipubench.plugins.report.page import page
-from ipubench.plugins.web.templates import plotly_is_there
+from ipubench.plugins.web.templates import is_installed
 from tests.support.reports import FILES, NASTY, benchmark, document, nasty, verdict, visible
 
 
@@ -62,7 +62,7 @@ def test_a_case_that_nothing_judged_is_no_pass() -> None:
     )
     (row, *_) = csv.DictReader(io.StringIO(csv_with_verdicts(report)))
     assert (row["verdict"], row["change (1)"], row["gate (1)"]) == ("not judged", "-0.2", "")
-    if plotly_is_there():
+    if is_installed():
         assert '<span class="kind not-judged">not judged</span>' in page(report)
 
 
@@ -73,7 +73,7 @@ def test_a_comparison_says_how_it_was_made() -> None:
         report = Report(document([case]), {case["fullname"]: found})
         assert f"Change is {how}, with" in markdown(report)
         assert "1 case is allowed more than the gate, by its own noise: a 7.0%" in markdown(report)
-        if plotly_is_there():
+        if is_installed():
             text = page(report)
             assert f"over speed before, {how}, with" in text
             assert '<p class="headline good">' in text and "<dt>compared with</dt>" not in text

@@ -27,7 +27,6 @@ from tests.support.records import fill_the_cache_here, image_tree, smooth
 
 pytestmark = pytest.mark.framework
 tf = pytest.importorskip("tensorflow", reason="TFRecords are written with TensorFlow")
-pytest.importorskip("tqdm", reason="the builder's progress bar needs tqdm")
 
 PREFIX = "image/"
 

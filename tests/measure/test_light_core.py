@@ -1,0 +1,66 @@
+"""What another project pays for the plugin: nothing of the suite's libraries, and little time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.harness import QUIETLY, Outcome
+from tests.support.own_project import OwnProject
+
+BLOCKED = "numpy scipy PIL yaml jinja2 plotly ruptures tqdm torch tensorflow onnx pandas"
+SITE = f"""\
+import sys
+for name in {BLOCKED!r}.split():
+    sys.modules[name] = None  # an import is a ModuleNotFoundError
+"""
+MEASURES = "import work\n\ndef test_work(benchmark):\n    benchmark(work.done)\n"
+LIST = """\
+import sys
+def pytest_unconfigure():
+    names = [name for name in sys.modules if name.startswith("ipubench.")]
+    print("ours:", len(names), "session:", "ipubench.plugins.session" in names)
+"""
+ORDINARY = "\n".join(f"def test_{n}():\n    pass\n" for n in range(20))
+
+
+def test_a_gate_needs_no_library_of_the_suite(own: OwnProject) -> None:
+    (own.folder / "sitecustomize.py").write_text(SITE)
+    own.environment["PYTHONPATH"] += f":{own.folder}"
+
+    def run(*words: str) -> Outcome:
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", *QUIETLY, *words],
+            cwd=str(own.folder),
+            env=own.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+        return Outcome(done.returncode, done.stdout.decode())
+
+    (own.folder / "tests" / "test_mine.py").write_text(MEASURES)
+    save = ["--baseline-save=main", "--processes=2", "--budget=0.05", "--keep-disturbed"]
+    run(*save).assert_code(0)
+    gate = run("--baseline=main", "--gate=50%", "--budget=0.05", "--gate-cap=3")
+    assert gate.code in (0, 1) and "Traceback" not in gate.text
+    policy = own.folder / "gate.yml"
+    policy.write_text("gate: 50%\n")
+    refused = run("--baseline=main", f"--gate-policy={policy}").assert_code(4)
+    assert "ipubench[suite]" in refused.text
+    refused = run("--report=out").assert_code(4)
+    assert "ipubench[report]" in refused.text
+
+
+@pytest.mark.parametrize("measures", [False, True])
+def test_tests_that_measure_nothing_import_no_run(own: OwnProject, measures: bool) -> None:
+    (own.folder / "tests" / "conftest.py").write_text(LIST)
+    (own.folder / "tests" / "test_ordinary.py").write_text(ORDINARY)
+    if measures:
+        (own.folder / "tests" / "test_mine.py").write_text(MEASURES)
+    outcome = own.run("--collect-only", "-q", "-s", alone=True).assert_code(0)
+    words = outcome.line("ours: ").split()
+    assert words[-1] == str(measures)
+    assert measures or int(words[1]) <= 30
