@@ -21,7 +21,7 @@ from ipubench.plugins.command_line.words import MEASURING_OPTIONS, PART, given_a
 SESSION = "plugins.session"
 #: Modules with fixtures; each imports what a fixture needs when it is asked for.
 FIXTURES = ("plugins.measure.fixture", "plugins.benchmarks_yml.fixture", "fixtures.pytest_fixtures")
-#: Fixtures that measure, and by which a test reaches others while it runs.
+#: Fixtures by which a test measures, or reaches others while it runs.
 REACHING = {"meter", "benchmark", "request", "pytestconfig"}
 
 MARKERS = (
@@ -98,9 +98,14 @@ class Waiting:
                 begun.pytest_generate_tests(metafunc)
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
-        """Begin with the first test that may measure."""
-        measures = not REACHING.isdisjoint(getattr(item, "fixturenames", ()))
-        if measures or item.get_closest_marker("benchmark") is not None:
+        """Begin with the first test that may measure; with --benchmark-disable only meter does."""
+        names = getattr(item, "fixturenames", ())
+        if item.config.getoption("benchmark_disable", False):
+            measures = "meter" in names
+        else:
+            marked = item.get_closest_marker("benchmark") is not None
+            measures = marked or not REACHING.isdisjoint(names)
+        if measures:
             begun = _begin(item.config, item.session)
             if begun is not None:
                 begun.pytest_itemcollected(item)
