@@ -98,13 +98,15 @@ class Waiting:
                 begun.pytest_generate_tests(metafunc)
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
-        """Begin with the first test that may measure; with --benchmark-disable only meter does."""
-        names = getattr(item, "fixturenames", ())
-        if item.config.getoption("benchmark_disable", False):
-            measures = "meter" in names
-        else:
-            marked = item.get_closest_marker("benchmark") is not None
-            measures = marked or not REACHING.isdisjoint(names)
+        """Begin with the first test that may measure.
+
+        With --benchmark-disable these ask for ``meter``, or have settings that are ours alone.
+        """
+        names = set(getattr(item, "fixturenames", ()))
+        disabled = item.config.getoption("benchmark_disable", False)
+        measures = not names.isdisjoint({"meter"} if disabled else REACHING)
+        if "benchmark" not in names:
+            measures = measures or item.get_closest_marker("benchmark") is not None
         if measures:
             begun = _begin(item.config, item.session)
             if begun is not None:
