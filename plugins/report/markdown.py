@@ -24,7 +24,7 @@ from ipubench.plugins.record.text import (
     short_number,
 )
 from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED, UNJUDGED, how_compared
-from ipubench.plugins.report import profiles
+from ipubench.plugins.report import profiles, published
 from ipubench.plugins.web.templates import render
 
 # A comment on GitHub ends at 65,536 characters, one on GitLab at a million.
@@ -66,6 +66,7 @@ def markdown(report: Report) -> str:
             "all": "The case" if len(rows) == 1 else f"All {len(rows)} cases",
             "started": "" if report.started is None else minute_of(report.started),
             "command": cut_middle(report.command, MOST_COMMAND),
+            "published": list(map(str.strip, published.last_lines(report.document["benchmarks"]))),
             "environment": _environment(report),
             "left": LEFT,
         }

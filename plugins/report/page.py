@@ -19,6 +19,7 @@ from ipubench.plugins.baseline.run_facts import BAD
 from ipubench.plugins.record.record import compile_text, record_of
 from ipubench.plugins.record.text import minute_of, number_text, share_text, told_apart
 from ipubench.plugins.record.verdict import how_compared
+from ipubench.plugins.report import published
 from ipubench.plugins.report.markdown import change_of
 from ipubench.plugins.report.profiles import explained, shown
 from ipubench.plugins.web.templates import packed, plotly_script, render, script
@@ -89,6 +90,8 @@ def page(report: Report) -> str:
         "columns": [column for column in COLUMNS if compared or column[1] != "change"],
         "rows": [_line(row) for row in rows],
         "profiles": [shown(row) for row in explained(rows)],
+        "published": published.lines_of(report.document["benchmarks"]),
+        "published_heading": published.HEADING,
         "environment": environment(report.document),
         "data": {
             "rows": _charted(rows),

@@ -26,6 +26,7 @@ from ipubench.plugins.record.record import (
 )
 from ipubench.plugins.record.text import percent, short_number, told_apart
 from ipubench.plugins.record.verdict import COMPARED, MISSING, PASS, REGRESSED
+from ipubench.plugins.report import published
 from ipubench.plugins.report.profiles import one_line
 from ipubench.plugins.report.table import Row, layout, table_rows
 from ipubench.plugins.run.results import Run, run_key
@@ -78,7 +79,8 @@ def summary(run: Run, width: int) -> List[Row]:
     """Return the table of all measured cases as lines, and notes on them."""
     benchmarks = list(map(run.results.whole, run.results.benchmarks))
     table = layout(table_rows(benchmarks, run.results.verdicts), width)
-    return table + [Row((note,)) for note in _notes(run)]
+    notes = [*_notes(run), *published.last_lines(benchmarks)]
+    return table + [Row((note,)) for note in notes]
 
 
 def _names(run: Run) -> Dict[str, str]:

@@ -1,0 +1,194 @@
+"""What others have published for a case's network: shown beside our own figure, never as a verdict.
+
+published.json has the figures: images per second of whole systems, each with its platform, SDK,
+batch and source. Figures with doubtful conditions are not in it. A case on an IPU gets the figure
+whose conditions are nearest to its own, and a list of those that differ; most cases have none.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence
+
+from ipubench.fixtures.case.options import IPUS_OF_SYSTEM
+from ipubench.fixtures.schedule.batches import Batches
+from ipubench.plugins.record.record import record_of
+
+DATA_FILE = Path(__file__).with_name("published.json")
+FRAMEWORKS = {
+    "tensorflow": "TensorFlow 2",
+    "torch": "PyTorch (PopTorch)",
+    "popart": "PopART",
+    "triton": "Triton",
+}
+#: Begins each line, so that nobody takes it for a judgement.
+HEADING = "published by others, for orientation only"
+MOST_LINES = 12
+# Of a difference, in halvings or doublings of a batch: another number of IPUs says most. A batch of
+# another scope is as a word, whatever its number.
+OF_IPUS, OF_A_WORD = 4.0, 2.0
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What a throughput holds for; None where nobody says."""
+
+    framework: Optional[str]
+    ipus: Optional[int]
+    data: Optional[str]
+    batch: Optional[int]
+    batch_scope: str  # global, of one IPU, of a request, micro, or ''
+    precision: Optional[str]
+    variant: Optional[str]  # of the network
+
+    def distance(self, other: Conditions) -> float:
+        """Return how far apart two are: 0 where nothing is known to differ."""
+        same_scope = self.batch_scope == other.batch_scope
+        apart = OF_IPUS * _doublings(self.ipus, other.ipus)
+        apart += _doublings(self.batch, other.batch) if same_scope else OF_A_WORD
+        for name in ("framework", "data", "precision", "variant", "batch_scope"):
+            apart += OF_A_WORD * (getattr(self, name) != getattr(other, name))
+        return apart
+
+    def differences(self, here: Conditions) -> List[str]:
+        """Return which of these conditions are others here."""
+        ours, theirs = here.in_words(), self.in_words()
+        return [
+            f"{name} {theirs[name] or 'not stated'}, here {value or 'not known'}"
+            for name, value in ours.items()
+            if theirs[name] != value
+        ]
+
+    def in_words(self) -> Dict[str, Any]:
+        """Return what a line calls each condition, and its value."""
+        return {
+            "framework": self.framework,
+            "IPUs": self.ipus,
+            "data": self.data,
+            "batch": self.batch_text(),
+            "precision": self.precision,
+            "variant": self.variant or "none named",
+        }
+
+    def batch_text(self) -> str:
+        """Return the batch as a line shows it; '' where nobody says."""
+        return "" if self.batch is None else f"{self.batch} {self.batch_scope}".strip()
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One published throughput, in images per second."""
+
+    network: str
+    mode: str
+    conditions: Conditions
+    platform: str
+    sdk: Optional[str]
+    throughput: float
+    derived: bool  # computed from published times
+    source: str
+
+
+@functools.lru_cache(maxsize=None)
+def figures() -> Sequence[Figure]:
+    """Return all published figures."""
+    found = []
+    for entry in json.loads(DATA_FILE.read_text(encoding="utf-8")):
+        del entry["id"]
+        names = Conditions.__dataclass_fields__
+        conditions = Conditions(**{name: entry.pop(name) for name in names})
+        found.append(Figure(conditions=conditions, **entry))
+    return found
+
+
+def network_of(config: Dict[str, Any]) -> str:
+    """Return the network of a configuration, named as the figures do; '' where it has none."""
+    model = str(config.get("model_name") or config.get("model") or "")
+    size = config.get("model_size")
+    if size is None or model not in ("resnet", "resnext", "efficientnet"):
+        return model
+    # An EfficientNet's size is written b4, B4 or 4.
+    word = str(size).lower().lstrip("b")
+    return f"efficientnet-b{word}" if model == "efficientnet" else f"{model}{word}"
+
+
+def conditions_of(record: Dict[str, Any]) -> Conditions:
+    """Return what a case's own throughput holds for."""
+    config = record.get("config", {})
+    micro = _count(config, "micro_batch_size")
+    batch, scope = _count(config, "validation_micro_batch_size") or micro, "of one IPU"
+    if config.get("mode") == "training" and micro is not None:
+        batch, scope = _global_batch(config, micro), "global"
+    elif "request_batch_size" in config or "request_type" in config:
+        batch, scope = _count(config, "request_batch_size") or micro, "of a request"
+    group = _count(config, "efficientnet_group_dim") or _count(config, "group_dim") or 1
+    return Conditions(
+        framework=FRAMEWORKS.get(record.get("framework") or ""),
+        ipus=_count(record["effective"], "ipus") or IPUS_OF_SYSTEM.get(str(config.get("system"))),
+        data=config.get("data"),
+        batch=batch,
+        batch_scope=scope,
+        precision=config.get("precision"),
+        variant=f"G{group}" if group > 1 else None,
+    )
+
+
+def _global_batch(config: Dict[str, Any], micro: int) -> int:
+    """Return the images of a weight update; a global batch that was asked for may be rounded."""
+    whole = _count(config, "global_batch_size")
+    accumulated = None if whole else _count(config, "gradient_accumulation_count") or 1
+    replicas = _count(config, "replicas") or 1
+    return Batches.of(micro, replicas, accumulated, whole).global_batch_size
+
+
+def _count(values: Dict[str, Any], name: str) -> Optional[int]:
+    """Return an option that counts something; None where it is not there or counts nothing."""
+    value = values.get(name)
+    return value if type(value) is int and value > 0 else None
+
+
+def nearest(record: Dict[str, Any]) -> Optional[Figure]:
+    """Return the figure whose conditions are nearest to a case's; None off IPUs and without one."""
+    config = record.get("config", {})
+    if record["device"]["kind"] != "ipu" or record["throughput"]["unit"] != "images/s":
+        return None
+    wanted, here = (network_of(config), config.get("mode")), conditions_of(record)
+    fitting = [item for item in figures() if (item.network, item.mode) == wanted]
+    return min(fitting, key=lambda item: item.conditions.distance(here), default=None)
+
+
+def line_of(record: Dict[str, Any]) -> str:
+    """Return what is published for a case, with its conditions and how they differ; or ''."""
+    found = nearest(record)
+    if found is None:
+        return ""
+    stated = (found.platform, found.sdk, found.conditions.batch_text() or None)
+    words = [*filter(None, stated[:2]), *([f"batch {stated[2]}"] if stated[2] else [])]
+    how = ", computed from published times" if found.derived else ""
+    differs = "; ".join(found.conditions.differences(conditions_of(record))) or "nothing known"
+    return (
+        f"{record['name']}: {found.throughput:,.0f} images/s ({', '.join(words)}{how}; "
+        f"{found.source}); differs: {differs}"
+    )
+
+
+def lines_of(benchmarks: Sequence[Dict[str, Any]]) -> List[str]:
+    """Return a line for each case that has a published figure."""
+    return list(filter(None, (line_of(record_of(benchmark)) for benchmark in benchmarks)))
+
+
+def last_lines(benchmarks: Sequence[Dict[str, Any]]) -> List[str]:
+    """Return the lines below a table, the first of which says what they are; a few at most."""
+    found = lines_of(benchmarks)
+    lines = [f"  {line}" for line in found[:MOST_LINES]]
+    if len(found) > MOST_LINES:
+        lines.append(f"  {len(found) - MOST_LINES} more are in the page that --report=DIR writes")
+    return [f"{HEADING}:", *lines] if found else []
+
+
+def _doublings(one: Optional[int], other: Optional[int]) -> float:
+    return abs(math.log2(one / other)) if one and other else 1.0

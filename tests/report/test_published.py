@@ -1,0 +1,128 @@
+"""Published figures: the nearest one, with its conditions, beside our own and never a verdict."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from ipubench.bench_inference.bench_cnn_torch import IPU, POD4
+from ipubench.bench_training.bench_application import POD16 as APPLICATION
+from ipubench.bench_training.bench_cnn_tensorflow import M2000, POD16
+from ipubench.fixtures.case.options import CaseConfig, plain_options
+from ipubench.plugins.baseline.rows import Report
+from ipubench.plugins.record.record import record_of
+from ipubench.plugins.report.markdown import markdown
+from ipubench.plugins.report.page import page
+from ipubench.plugins.report.published import (
+    HEADING,
+    conditions_of,
+    figures,
+    last_lines,
+    line_of,
+    nearest,
+)
+from tests.support.reports import benchmark, document
+
+
+def measured(config: CaseConfig, framework: str, ipus: int, **changes: Any) -> Dict[str, Any]:
+    """Return a benchmark of a case on hardware."""
+    made = benchmark(f"{config.name}-ipu")
+    record = record_of(made)
+    record.update(framework=framework, config={**plain_options(config), **changes})
+    record["device"]["kind"] = "ipu"
+    record["effective"]["ipus"] = ipus
+    return made
+
+
+def test_every_figure_says_where_it_is_from() -> None:
+    assert len(figures()) > 50
+    for figure in figures():
+        assert figure.source.startswith("https://")
+        assert figure.throughput > 0 and figure.platform
+        assert figure.mode in ("inference", "training")
+        assert figure.conditions.ipus is None or figure.conditions.ipus > 0
+
+
+@pytest.mark.parametrize(
+    ("batch", "data", "expected"),
+    [(90, "synthetic", 17105), (90, "real", 16470), (4, "synthetic", 7438), (1, "real", 3529)],
+)
+def test_the_nearest_conditions_decide(batch: int, data: str, expected: float) -> None:
+    case = measured(IPU["resnet50"], "torch", 1, micro_batch_size=batch, data=data)
+    found = nearest(record_of(case))
+    assert found is not None and found.throughput == expected
+    line = line_of(record_of(case))
+    assert "differs: framework PopRT (ONNX), here PyTorch (PopTorch)" in line
+    for same in ("IPUs", "data", "batch", "precision"):
+        assert f"; {same} " not in line.split("differs:")[1]
+
+
+def test_training_is_compared_by_the_global_batch() -> None:
+    case = measured(POD16["resnet50"], "tensorflow", 16)
+    found = nearest(record_of(case))
+    assert found is not None
+    assert (found.mode, found.conditions.ipus) == ("training", 16)
+    assert found.conditions.batch_scope == "global"
+
+
+def test_a_figure_for_as_many_ipus_is_nearer_than_one_for_four_times_as_many() -> None:
+    case = measured(M2000["resnet50"], "tensorflow", 4)
+    found = nearest(record_of(case))
+    assert found is not None and found.conditions.ipus == 4
+
+
+def test_a_resnet50_is_of_no_other_variant_and_has_the_batch_that_it_trains() -> None:
+    line = line_of(record_of(measured(APPLICATION["resnet50_mlperf_pod16_bs20"], "tensorflow", 16)))
+    assert "batch 1920 global" in line and line.endswith("TensorFlow 1, here TensorFlow 2")
+    # 3520 are asked for, which 16 replicas of 18 images do not make.
+    lars = record_of(measured(APPLICATION["resnet50_mlperf_pod16_lars"], "tensorflow", 16))
+    assert conditions_of(lars).batch_text() == "3456 global"
+
+
+def test_validation_has_its_own_batch() -> None:
+    config = dataclasses.replace(APPLICATION["resnet50_mlperf_pod16_bs20"], training=False)
+    assert conditions_of(record_of(measured(config, "tensorflow", 16))).batch == 115
+
+
+def test_the_modified_network_finds_its_own_figure() -> None:
+    line = line_of(record_of(measured(POD16["efficientnet-b4-g16"], "tensorflow", 16)))
+    assert "8,936 images/s (Bow Pod16, Pre-SDK2.5, batch 6144 global; " in line
+    assert "variant" not in line and "IPUs" not in line
+
+
+def test_a_difference_is_said() -> None:
+    line = line_of(record_of(measured(POD4["resnet50_infer_pod4"], "torch", 4)))
+    assert "; IPUs 1, here 4" in line
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda", "ipu-model"])
+def test_other_devices_say_nothing(kind: str) -> None:
+    case = measured(IPU["resnet50"], "torch", 1)
+    record_of(case)["device"]["kind"] = kind
+    assert last_lines([case]) == []
+
+
+def test_most_cases_have_none() -> None:
+    case = measured(IPU["mobilenet-v3-small"], "torch", 1)
+    assert nearest(record_of(case)) is None
+    assert last_lines([case]) == []
+
+
+def test_the_figures_end_the_table_and_the_report_and_judge_nothing(tmp_path: Path) -> None:
+    cases: List[Dict[str, Any]] = [measured(IPU["resnet50"], "torch", 1)]
+    lines = last_lines(cases)
+    assert lines[0] == f"{HEADING}:" and len(lines) == 2
+    many = last_lines(cases * 20)
+    assert many[-1] == "  8 more are in the page that --report=DIR writes"
+    report = Report(document(cases))
+    text = markdown(report)
+    assert HEADING in text and "https://github.com/graphcore/PopRT" in text
+    assert {row["kind"] for row in report.rows()} == {row["kind"] for row in plain_rows()}
+    assert "PopRT (ONNX)" in page(report)
+
+
+def plain_rows() -> List[Dict[str, Any]]:
+    return Report(document([benchmark("resnet50-ipu")])).rows()
