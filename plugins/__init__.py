@@ -14,6 +14,7 @@ from typing import Any, Dict, Optional
 
 import pytest
 
+from ipubench.fixtures.case.masking import parameter_name
 from ipubench.fixtures.devices import INHERIT_VARIABLE
 from ipubench.plugins.command_line import options, spelling
 from ipubench.plugins.command_line.words import MEASURING_OPTIONS, PART, given_arguments
@@ -89,6 +90,10 @@ class Waiting:
         from ipubench.plugins.fleet.controller import automatic_workers
 
         return automatic_workers(config)
+
+    def pytest_make_parametrize_id(self, val: object, argname: str) -> Optional[str]:
+        """Name a test by the mask of a parameter that is a secret; pytest numbers several."""
+        return parameter_name(val, argname)
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Begin with the first bench function."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Any, Generator, List, Optional
+from typing import Any, Dict, Generator, List, Optional
 
 import pytest
 
@@ -37,6 +37,7 @@ from ipubench.plugins.run import (
     bounds,
     interruption,
     journal,
+    masked,
     progress,
     time_spent,
     within,
@@ -54,6 +55,7 @@ def begin(config: pytest.Config) -> None:
     workers, which is registered here, come before them.
     """
     end_without_collecting()
+    masked.remember_command_line(config)
     # What this process is: an instance, a fresh process, a worker, a controller, or the run itself.
     instance.join_instances(config)
     fresh.follow_parent(config)
@@ -234,8 +236,21 @@ def pytest_runtest_makereport(
     reports.add_junit_properties(item, call)
     outcome = yield
     report = outcome.get_result()
+    masked.mask_report_of(item, report)
     journal.end_case(item, call, report)
     progress.end_line(item, report)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logreport(report: Any) -> None:
+    """Mask what other plugins have added, such as the reason of an expected failure."""
+    masked.mask_report(report)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collectreport(report: Any) -> None:
+    """Mask the errors of files that cannot be collected."""
+    masked.mask_report(report)
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -277,6 +292,12 @@ def pytest_sessionfinish_last(session: pytest.Session) -> None:
     """Store the baseline, the history and the report, now that all fixtures are closed."""
     for store in (baseline_plugin.conclude_session, history.keep_run, reports.write_reports):
         session.exitstatus = exit_code(session.exitstatus, store(session))
+
+
+@pytest.hookimpl(trylast=True, optionalhook=True)
+def pytest_benchmark_update_json(output_json: Dict[str, Any]) -> None:
+    """Mask pytest-benchmark's own file."""
+    masked.mask_json(output_json)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
+import html
+import json
+import time
+
 import pytest
 
-from ipubench.fixtures.case import masking
-from ipubench.fixtures.case.masking import is_secret, mask_output, mask_text, mask_words, masked
+from ipubench.fixtures.case.masking import (
+    is_secret,
+    mask_output,
+    mask_text,
+    mask_words,
+    masked,
+    remember,
+    remember_environment,
+)
 
 
-def test_names_of_secrets() -> None:
-    named = "token GITHUB_TOKEN apikey PGPASSWORD accessTokenId --api-key AWS_SECRET_ACCESS_KEY"
-    other = "tokenizer tokens num_keys KEYS KeyError size PWD"
-    assert all(map(is_secret, named.split())) and not any(map(is_secret, other.split()))
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("token", "GITHUB_TOKEN", "apikey", "PGPASSWORD", "accessTokenId", "--api-key"),
+        *("AWS_SECRET_ACCESS_KEY", "password_file", "db.password", "Credentials"),
+    ],
+)
+def test_names_of_secrets(name: str) -> None:
+    assert is_secret(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["tokenizer", "tokens", "num_keys", "KEYS", "KeyError", "size", "PWD"]
+)
+def test_names_of_other_things(name: str) -> None:
+    assert not is_secret(name)
 
 
 @pytest.mark.parametrize(
@@ -70,9 +93,36 @@ def test_words_keep_their_blanks() -> None:
 def test_the_values_of_secret_variables_are_found_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_TOKEN", "abcdefgh")
     monkeypatch.setenv("SHORT_TOKEN", "ab")
-    masking._known.cache_clear()
+    remember_environment()
     assert mask_text("it said abcdefgh, ab") == "it said ***, ab"
-    masking._known.cache_clear()
+
+
+SEVERAL = "first line of it\nsecond<&>\"'\\line é\nend"
+SECOND = SEVERAL.split("\n")[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (SEVERAL, "***"),
+        (repr(SEVERAL), "'***'"),
+        (json.dumps([SEVERAL]), '["***"]'),
+        (html.escape(SEVERAL), "***"),
+        (repr(json.dumps(SEVERAL)), "'\"***\"'"),
+        (f"{SECOND}, alone", "***, alone"),
+        (repr(SECOND), "'***'"),
+        (f"'{repr(SECOND)[1:12]}...{repr(SECOND)[-11:]}", "'***...***'"),
+        ("first line of it...", "***..."),
+        ("first l...", "first l..."),
+        (
+            "test_second.py::test[first line of it] ran",
+            "test_second.py::test[first line of it] ran",
+        ),
+    ],
+)
+def test_a_known_secret_is_found_escaped_cut_and_by_the_line(text: str, shown: str) -> None:
+    remember([SEVERAL])
+    assert mask_text(text) == shown
 
 
 def test_the_name_of_a_case_is_no_secret_before_a_colon() -> None:
@@ -83,3 +133,14 @@ def test_the_name_of_a_case_is_no_secret_before_a_colon() -> None:
 def test_values_have_the_names_before_them() -> None:
     stored = masked({"env": (("TOKEN", "abc"), ("A", "b")), "password": "x", "n": {"key": 128}})
     assert stored == {"env": (("TOKEN", "***"), ("A", "b")), "password": "***", "n": {"key": 128}}
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["key", "--", "://:", "-key ", '"\\', "token=", "a", "=token", "x.py::t[", "..."],
+)
+def test_long_texts_take_no_long_time(part: str) -> None:
+    started = time.process_time()
+    mask_text(part * 40_000)
+    mask_words([part * 40_000])
+    assert time.process_time() - started < 5

@@ -1,20 +1,28 @@
-"""A case's own secret option is in nothing that is stored, and makes no other case of it."""
+"""A case's own secret option, and secrets in its errors: none is in any output."""
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
+from pathlib import Path
+from typing import List
 
 import pytest
 
 from ipubench.fixtures.case.cases import Family
-from ipubench.fixtures.case.options import option
+from ipubench.fixtures.case.masking import mask_text, remember, secrets_in
+from ipubench.fixtures.case.options import option, secrets_of
 from ipubench.fixtures.runtimes.model_cache import options_of
+from ipubench.plugins.processes import revision
 from ipubench.plugins.selection.expand import expand
+from tests.support import instances
 from tests.support.fake_cases import Fake
-from tests.support.harness import Project
+from tests.support.harness import Outcome, Project, SuiteServer, run_command
 
-CANARY = "c4n4ry-of-the-option"
+CANARY = "c4n4ry-"  # a record has canaries, too
+GIVEN = "--set=api_token=c4n4ry-of-the-option"
 OPTION = '    api_token: str = option("", "opens a server")\n'
+ERROR = '"a server says 401 to " + config.api_token + os.environ["GITHUB_TOKEN"]'
 
 
 @dataclass(frozen=True)
@@ -24,26 +32,69 @@ class Tokened(Fake):
     api_token: str = option("", "opens a server")
 
 
+def edit(path: Path, *changes: str) -> None:
+    text = path.read_text()
+    for old, new in zip(changes[::2], changes[1::2]):
+        assert old in text
+        text = text.replace(old, new)
+    path.write_text(text)
+
+
+@pytest.fixture
+def secretive(project: Project) -> Project:
+    """Give the cases an option that is a secret, and their errors another."""
+    edit(
+        project.folder / "bench_fake.py",
+        "    trouble: str",
+        OPTION + "    trouble: str",
+        'RuntimeError("an unforeseen error")',
+        f"RuntimeError({ERROR})",
+        '"the fake is broken on purpose; mend it"',
+        ERROR,
+    )
+    project.environment["GITHUB_TOKEN"] = f"{CANARY}of-the-environment"
+    project.environment["GITHUB_STEP_SUMMARY"] = str(project.folder / "step.md")
+    return project
+
+
+def leaks(project: Project, *outcomes: Outcome) -> List[str]:
+    """Return which files hold a canary, or are named after one; and what was printed."""
+    paths = list(project.folder.rglob("*"))
+    found = [str(path) for path in paths if CANARY in path.name]
+    for path in paths:
+        if path.is_file() and path.suffix != ".py" and CANARY.encode() in path.read_bytes():
+            found.append(str(path))
+    return found + [line for one in outcomes for line in one.lines if CANARY in line]
+
+
+OUTPUTS = ("--report=out", "--junitxml=out/junit.xml", "--benchmark-json=out/own.json")
+
+
 @pytest.mark.slow
-def test_a_secret_option_is_in_no_output_and_makes_no_other_case(project: Project) -> None:
-    path = project.folder / "bench_fake.py"
-    path.write_text(path.read_text().replace("    trouble: str", OPTION + "    trouble: str"))
-    words = ("-k", "beta-synthetic", "--report=out", "--benchmark-json=own.json")
-    given = f"--set=api_token={CANARY}"
-    saved = project.run(*words, given, "--baseline-save=main", "--processes=2").assert_code(0)
-    assert list(project.records()) == ["beta-synthetic"]
-    gated = project.run(*words, "--set=api_token=another-one", "--baseline=main", "--gate=50%")
-    gated.assert_code(0).line("1 pass")
-    assert CANARY not in saved.text
-    for file in (one for one in project.folder.rglob("*") if one.is_file()):
-        assert CANARY.encode() not in file.read_bytes(), file
+def test_a_secret_option_is_in_no_output_and_makes_no_other_case(secretive: Project) -> None:
+    pytest.importorskip("plotly", reason="reports need plotly: pip install '.[report]'")
+    words = ("-k", "beta-synthetic", *OUTPUTS, "--keep-disturbed")
+    saved = secretive.run(*words, GIVEN, "--baseline-save=main", "--processes=2").assert_code(0)
+    assert list(secretive.records()) == ["beta-synthetic"]
+    journal = str(secretive.journals()[-1])
+    promoted = run_command(
+        secretive.folder,
+        secretive.environment,
+        *("ipubench.plugins.baseline", "promote", journal, "main", "--history"),
+    ).assert_code(0)
+    trends = run_command(
+        secretive.folder, secretive.environment, "ipubench.plugins.baseline", "history", "--json"
+    ).assert_code(0)
+    other = "--set=api_token=c4n4ry-another-one"
+    gated = secretive.run(*words, other, "--baseline=main", "--gate=50%").assert_code(0)
+    gated.line("1 pass")
+    assert leaks(secretive, saved, promoted, trends, gated) == []
 
 
-def test_what_a_case_says_of_its_options_has_no_secret() -> None:
-    (case,) = expand(Family.of(Tokened(flavour="sour"), {}), {"api_token": [CANARY], "flag": ["1"]})
-    assert case.error and case.given == {"--set=api_token=***", "--set=flag=1"}
-    config = Tokened(api_token=CANARY)
-    assert CANARY not in repr(config) + str(options_of(config))
+def test_what_a_case_was_given_has_no_secret() -> None:
+    words = {"api_token": [f"{CANARY}of-the-option"], "flag": ["yes"]}
+    (case,) = expand(Family.of(Tokened(flavour="sour"), {}), words)
+    assert case.error and case.given == {"--set=api_token=***", "--set=flag=yes"}
 
 
 def test_values_that_no_identifier_shows_are_refused() -> None:
@@ -52,3 +103,63 @@ def test_values_that_no_identifier_shows_are_refused() -> None:
         assert case.error == "--set=api_token: cases do not differ by api_token; give one value"
     for case in expand(family, {"api_token": ["", "one-secret"]}):
         assert not case.error
+
+
+@pytest.mark.slow
+def test_no_failure_shows_a_secret(secretive: Project) -> None:
+    words = ["-k", "beta-synthetic", "--junitxml=junit.xml", GIVEN, "--set=trouble=raise,error"]
+    failed = secretive.run(*words, "--showlocals").assert_code(1)
+    failed.line("RuntimeError: a server says 401 to ******")
+    failed.line("a server says 401 to ******")
+    refused = secretive.run("-k", "beta", GIVEN, "--set=batch_size=x").assert_code(4)
+    listed = secretive.run("-k", "beta", GIVEN, "--collect-only").assert_code(0)
+    assert leaks(secretive, failed, refused, listed) == []
+
+
+@pytest.mark.slow
+def test_no_side_of_a_comparison_shows_a_secret(secretive: Project) -> None:
+    SuiteServer.python(secretive.folder / "other-python")
+    words = [
+        "-k",
+        "beta-synthetic",
+        "--against=./other-python",
+        "--gate-cap=2",
+        "--junitxml=junit.xml",
+    ]
+    assert leaks(secretive, secretive.run(*words, GIVEN).assert_code(0)) == []
+
+
+@pytest.mark.slow
+def test_no_instance_shows_a_secret_in_its_log(project: Project) -> None:
+    instances.with_instances(project)
+    error = ERROR.replace("config.", "self.config.")
+    edit(
+        project.folder / "bench_together.py",
+        "    instances: int",
+        OPTION + "    instances: int",
+        'RuntimeError("an unforeseen error")',
+        f"RuntimeError({error})",
+    )
+    project.environment["GITHUB_TOKEN"] = f"{CANARY}of-the-environment"
+    outcome = instances.run(project, GIVEN, "--set=trouble=raise").assert_code(1)
+    assert "RuntimeError: a server says 401 to ******" in outcome.text
+    logs = list((project.folder / "results").rglob("instance-*.log"))
+    assert logs and leaks(project, outcome) == []
+
+
+def test_what_is_written_beside_a_kept_model_has_no_secret() -> None:
+    config = Tokened(api_token=f"{CANARY}of-the-option")
+    assert CANARY not in repr(config) + str(options_of(config))
+    assert secrets_of(config) == ["c4n4ry-of-the-option"]
+
+
+@pytest.mark.parametrize("program", ["false", "echo c4n4ry-of-the-word >&2; exit 1", "nothing"])
+def test_what_prepares_a_revision_shows_no_secret(program: str) -> None:
+    """As the terminal shows it, which knows the words of the command line."""
+    words = {"nothing": "no-such-program"}.get(program, f"sh -c '{program}'")
+    setup = f"{words} --token c4n4ry-of-the-word"
+    remember(secrets_in(shlex.split(setup)))
+    with pytest.raises(pytest.UsageError) as caught:
+        revision._run_setup(setup, Path())
+    shown = mask_text(str(caught.value))
+    assert CANARY not in shown and "--token ***" in shown

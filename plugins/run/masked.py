@@ -1,0 +1,91 @@
+"""No text leaves a session with a secret: what pytest writes to a terminal, and what it reports.
+
+A report becomes JUnit XML, and what other plugins write. Our own files are masked when they are
+written (plugins/record/files.py).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import shlex
+from typing import Any, Dict
+
+import pytest
+from _pytest._io import TerminalWriter
+
+from ipubench.fixtures.case.masking import (
+    mask_output,
+    mask_text,
+    remember,
+    remember_environment,
+    secrets_in,
+)
+from ipubench.fixtures.case.options import secrets_of
+from ipubench.plugins.command_line.words import typed_words
+from ipubench.plugins.record.files import storable
+from ipubench.plugins.selection.selected import case_of
+
+#: The parts of a report that hold texts.
+SHOWN = ("longrepr", "sections", "wasxfail", "user_properties", "context")
+
+
+def mask_terminals() -> None:
+    """Have all that pytest writes to a terminal masked: its tables, warnings and usage errors."""
+    write: Any = TerminalWriter.write
+    if hasattr(write, "__wrapped__"):
+        return
+
+    @functools.wraps(write)
+    def masked_write(self: TerminalWriter, msg: str, **markup: bool) -> None:
+        write(self, mask_output(msg), **markup)
+
+    TerminalWriter.write = masked_write  # type: ignore[method-assign]
+
+
+mask_terminals()
+
+
+def remember_command_line(config: pytest.Config) -> None:
+    """Note the secrets on the command line."""
+    added = shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))
+    words = [*added, *typed_words(config)]
+    remember(secrets_in([*words, *shlex.split(config.option.against_setup or "")]))
+
+
+def mask_report_of(item: pytest.Item, report: Any) -> None:
+    """Mask a report, also the secrets of its case and those that its test has set as variables."""
+    case = case_of(item)
+    remember_environment()
+    if case is not None:
+        remember(secrets_of(case.config))
+    mask_report(report)
+
+
+def mask_report(report: Any) -> None:
+    """Take the secrets out of all that a report shows."""
+    for name in SHOWN:
+        if hasattr(report, name):
+            setattr(report, name, _masked(getattr(report, name)))
+
+
+def mask_json(output_json: Dict[str, Any]) -> None:
+    """Take the secrets out of pytest-benchmark's own file."""
+    output_json.update(storable(output_json))
+
+
+def _masked(value: Any) -> Any:
+    if isinstance(value, str):
+        return mask_text(value)
+    if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
+        return type(value)(map(_masked, value))
+    if isinstance(value, dict):
+        return {key: _masked(inner) for key, inner in value.items()}
+    if type(value).__module__.startswith("_pytest.") and hasattr(value, "__dict__"):
+        for name, inner in vars(value).items():
+            setattr(value, name, _masked(inner))
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = (one.name for one in dataclasses.fields(value) if one.init)
+        return dataclasses.replace(value, **{name: _masked(getattr(value, name)) for name in names})
+    return value
