@@ -145,7 +145,7 @@ class Worker:
 
         Between two cases a device stays attached, unless others of its machine want it.
         """
-        run_items(session, session if self.alone else None)
+        run_items(session, keep_fixtures=self.alone)
         return True
 
     @pytest.hookimpl(tryfirst=True)

@@ -101,19 +101,35 @@ def why_lost(error: Any) -> str:
     return lines[-1].rpartition("UsageError: ")[2]
 
 
-def run_items(session: pytest.Session, following: Any) -> None:
+def run_items(session: pytest.Session, keep_fixtures: bool) -> None:
     """In a worker, run the items that the controller sends until it has no more.
 
-    ``following``: what keeps its fixtures between two items. pytest-xdist itself would wait for
-    the item after this one before it begins.
+    pytest-xdist itself would wait for the item after this one before it begins, to know which
+    fixtures that still needs. With ``keep_fixtures`` those of a module or class are torn down when
+    the next item turns out to be of another; without it all are, after each item.
     """
     plugins = session.config.pluginmanager.get_plugins()
     worker: Any = next(one for one in plugins if type(one).__name__ == "WorkerInteractor")
     worker.channel.setcallback(worker.handle_command, endmarker=("shutdown", {}))
+    previous: Optional[pytest.Item] = None
     while not (session.shouldfail or session.shouldstop):
         index = worker.torun.get()
         if not isinstance(index, int):
             break
         worker.item_index, item = index, session.items[index]
+        if keep_fixtures and previous is not None:
+            _tear_down(previous, item)
+        following: Any = item.parent if keep_fixtures else None
         session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         worker.sendevent("runtest_protocol_complete", item_index=index, duration=0.0)
+        previous = item
+
+
+def _tear_down(previous: pytest.Item, item: pytest.Item) -> None:
+    """Tear down the fixtures that an item does not need; an error is that of the previous one."""
+    state: Any = item.session
+    call = pytest.CallInfo.from_call(lambda: state._setupstate.teardown_exact(item), "teardown")
+    if call.excinfo is not None:
+        hook = item.config.hook
+        report = hook.pytest_runtest_makereport(item=previous, call=call)
+        hook.pytest_runtest_logreport(report=report)

@@ -345,3 +345,29 @@ def test_ordinary_tests_may_run_in_workers(project: Project) -> None:
     outcome = run_pytest(project.folder, project.environment, "tests", "-n", "2").assert_code(1)
     outcome.line("FAILED tests/test_one.py::test_one[a@c] - ")
     assert not os.path.exists(str(project.folder / "results"))
+
+
+FIXTURES = """
+import pytest
+
+@pytest.fixture(scope="module")
+def table():
+    with open("made", "a") as file:
+        file.write("made ")
+    yield [1, 2]
+    with open("made", "a") as file:
+        file.write("gone ")
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_sum(benchmark, table, n):
+    benchmark(sum, table)
+"""
+
+
+def test_a_fixture_of_a_module_lives_as_long_as_a_worker_has_its_tests(project: Project) -> None:
+    files = ("test_one.py", "test_two.py")
+    for name in files:
+        (project.folder / name).write_text(FIXTURES)
+    words = (*files, "-k", "test_sum", "--budget=0.01", "--device=cpu", "-n", "1")
+    project.run(*words).assert_code(0).line("6 passed")
+    assert (project.folder / "made").read_text() == "made gone made gone "
