@@ -29,7 +29,7 @@ from ipubench.plugins.compare import (
 )
 from ipubench.plugins.fleet import controller, worker
 from ipubench.plugins.listing import describe, dry_run
-from ipubench.plugins.measure import apart, instance, looking_inside, marked, memory
+from ipubench.plugins.measure import apart, found, instance, looking_inside, marked, memory
 from ipubench.plugins.processes import fresh
 from ipubench.plugins.report import plugin as reports
 from ipubench.plugins.report import terminal
@@ -78,8 +78,9 @@ def begin(config: pytest.Config) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Make the progress line; handle SIGTERM from now on."""
+    """Make the progress line; handle SIGTERM and watch for results from now on."""
     progress.make_progress(session)
+    found.watch_results(session)
     interruption.handle_sigterm(session)
 
 
@@ -183,7 +184,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, None, None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Give the case its budget."""
+    """Give the case its budget; results are this test's from now on."""
+    found.begin_test(item)
     within.give_budget(item)
     fresh_processes.forget_processes(item)
 
@@ -215,7 +217,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, None
 
 @pytest.hookimpl(trylast=True, specname="pytest_runtest_call")
 def pytest_runtest_call_last(item: pytest.Item) -> None:
-    """Judge what the case has measured."""
+    """Record and judge what the case has measured."""
+    found.record_results(item)
     explain.keep_release(item)
     judge_plugin.judge_case(item)
 
@@ -225,6 +228,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     """Profile a case that has regressed while its device is still attached; count the teardown."""
     with time_spent.clock_of_teardown(item):
         explain.explain_regression(item)
+        found.end_test(item)
         yield
 
 
@@ -233,6 +237,9 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, Any, None]:
     """Record how the case ended: in JUnit XML, in the journal and on the screen."""
+    found.record_results(item)
+    if call.when == "teardown":
+        found.complete_records(item)
     reports.add_junit_properties(item, call)
     outcome = yield
     report = outcome.get_result()
@@ -283,6 +290,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     session.exitstatus = journal.end_selection(session)
     benchmarks_yml.write_columns(session)
     within.name_skipped(session)
+    found.name_late(session.config)
     against_plugin.add_closing_lines(session)
     policy.name_unused_patterns(session)
 

@@ -36,7 +36,7 @@ from ipubench.plugins.record.record import (
 from ipubench.plugins.record.text import percent, time_stamp
 from ipubench.plugins.run.bounds import unbounded
 from ipubench.plugins.run.progress import progress_key
-from ipubench.plugins.run.results import run_key
+from ipubench.plugins.run.results import names_key, run_key
 from ipubench.plugins.run.time_spent import spent_key
 from ipubench.plugins.selection.selected import framework_of
 
@@ -55,13 +55,22 @@ class CaseRun:
     benchmark: Any  # pytest-benchmark's fixture
     device: Device
     conditions: Dict[str, Any]
+    #: Of one of the several results of its test.
+    own_name: Optional[str] = None
+
+    @property
+    def fullname(self) -> str:
+        """What the run calls it: its test's node id, if it has no name of its own."""
+        return self.own_name or self.item.nodeid
 
     def first_facts(self) -> Dict[str, Any]:
         """Return what every record begins with: the case, the device, what else holds, the time."""
         case, config = self.case, self.item.config
+        of_several = self.fullname != self.item.nodeid
         return {
             "format": 1,
             "name": case.id,
+            **({"test": self.item.nodeid} if of_several else {}),
             "config": plain_options(case.config),
             "overrides": sorted(case.overrides),
             "effective_options": effective_options(case.config, case.overrides),
@@ -98,22 +107,24 @@ class CaseRun:
         """
         spent = self.item.config.stash[spent_key]
         plain = plain_benchmark(self.benchmark, {**record, "spent": spent.of_case()})
-        plain["fullname"] = self.item.nodeid
+        plain["fullname"] = self.fullname
         run = self.item.config.stash[run_key]
         run.add({"type": "case", "benchmark": plain})
         fail_where_implausible(record, f"; the record is in {run.journal.path}")
-        self.item.stash[measured_key] = [Measured(plain, release)]
-        self.item.stash[recorded_key] = [self]
+        self.item.stash[measured_key].append(Measured(plain, release))
+        self.item.stash[recorded_key].append(self)
+        if self.fullname != self.item.nodeid:
+            self.item.stash[names_key].append(self.fullname)
 
     def add_extra(self) -> None:
         """Record what was put into ``extra_info`` since the record was written."""
         run = self.item.config.stash[run_key]
-        written = run.results.benchmarks[self.item.nodeid]["extra_info"]
+        written = run.results.benchmarks[self.fullname]["extra_info"]
         now = storable(pytest_benchmark_adapter.as_dict(self.benchmark)["extra_info"])
         now[NAMESPACE] = written[NAMESPACE]
         if now != written:
             del now[NAMESPACE]
-            run.add({"type": "extra", "case": self.item.nodeid, "extra_info": now})
+            run.add({"type": "extra", "case": self.fullname, "extra_info": now})
 
 
 @contextlib.contextmanager
@@ -302,7 +313,7 @@ class Measured:
 
 
 measured_key = pytest.StashKey[List[Measured]]()
-#: The case that a test has recorded, if it has one by now.
+#: The cases that a test has recorded so far.
 recorded_key = pytest.StashKey[List[CaseRun]]()
 
 

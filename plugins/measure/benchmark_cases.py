@@ -13,12 +13,12 @@ from typing import Any, Awaitable, Callable, Iterator
 
 import pytest
 
-from ipubench.fixtures.case.cases import case_key
+from ipubench.fixtures.case.cases import Case, case_key
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.runtimes.call import CallStep
 from ipubench.plugins.command_line.words import benchmark_arguments, measures, only_tests
 from ipubench.plugins.measure.alternating import AlternatingMeter
-from ipubench.plugins.measure.base import CaseRun, StepMeter, recorded_key
+from ipubench.plugins.measure.base import CaseRun, StepMeter
 from ipubench.plugins.measure.by_pytest_benchmark import AS_THE_TEST_SAYS, UNIT, Watched
 from ipubench.plugins.measure.choose import meter_of
 from ipubench.plugins.measure.meter import Meter
@@ -30,9 +30,11 @@ from ipubench.plugins.selection.functions import asks_for, claim, make_case
 from ipubench.plugins.selection.selected import case_of
 
 
-def become_case(item: pytest.Item) -> None:
-    """Make a case of a test that has asked for the fixture while it runs."""
-    config = item.config
+def become_case(item: pytest.Item) -> Case:
+    """Return the case of a test; one that turns out to measure becomes one."""
+    found, config = case_of(item), item.config
+    if found is not None:
+        return found
     claim(item)
     made = make_case(item)
     if measures(config):
@@ -41,14 +43,14 @@ def become_case(item: pytest.Item) -> None:
         config.stash[progress_key].add(item.nodeid, made.id)
     if made.error:
         raise CaseError(made.error)
+    return made
 
 
 def measured(benchmark: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
     """Yield the fixture for a test: pytest-benchmark's own, or one that our meter serves."""
     item = request.node
-    if case_of(item) is None and not (benchmark.disabled or only_tests(item.config)):
+    if not (benchmark.disabled or only_tests(item.config)):
         become_case(item)
-    request.addfinalizer(partial(add_extra, item))
     if case_key not in item.stash or asks_for(item, "meter") or benchmark.disabled:
         yield benchmark
         return
@@ -65,13 +67,6 @@ def measured(benchmark: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
     finally:
         meter.close()
         del item.stash[measuring_key]
-
-
-def add_extra(item: pytest.Item) -> None:
-    """Record what the test and its fixtures have put into ``extra_info`` after the measurement."""
-    for case_run in item.stash.get(recorded_key, ()):
-        case_run.add_extra()
-    item.stash[recorded_key] = []  # which hold what the test has measured
 
 
 @dataclass

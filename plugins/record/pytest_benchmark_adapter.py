@@ -157,6 +157,25 @@ def _is_taken(benchmark: Any) -> bool:
     return getattr(benchmark, "ipubench_takes", False)
 
 
+class _Results(List[Any]):
+    """The results of a session, each of which is added before its first round."""
+
+    begin: Callable[[Any], None]
+
+    def append(self, result: Any) -> None:
+        """Add a result."""
+        if not _is_taken(result.fixture):
+            self.begin(result.fixture)
+        super().append(result)
+
+
+def watch_results(config: pytest.Config, begin: Callable[[Any], None]) -> None:
+    """Have ``begin`` called with each fixture that is about to measure and that nobody takes."""
+    session: Any = config._benchmarksession  # type: ignore[attr-defined]
+    session.benchmarks = _Results(session.benchmarks)
+    session.benchmarks.begin = begin
+
+
 def has_result(benchmark: Any) -> bool:
     """Tell whether a fixture has measured at least one round, and no call of it has failed."""
     return bool(benchmark.stats) and not benchmark.has_error

@@ -46,7 +46,7 @@ from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.files import JsonLinesFile, read_lines
 from ipubench.plugins.run import resume
 from ipubench.plugins.run.exit_code import NO_TESTS_COLLECTED, OK, TESTS_FAILED, exit_code
-from ipubench.plugins.run.results import Run, SessionResults, run_key
+from ipubench.plugins.run.results import Run, SessionResults, names_key, run_key
 from ipubench.plugins.selection.selected import case_of
 
 FORMAT = 2
@@ -239,8 +239,10 @@ def end_case(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.Test
         return
     if report.when == "call" or report.outcome != "passed":
         why = {} if report.outcome == "passed" else {"why": _why(report)}
-        outcome = {"type": "outcome", "case": item.nodeid, "outcome": report.outcome}
-        run.add({**outcome, **why, **message})
+        names = item.stash.get(names_key, [])
+        for name in names if names and item.nodeid not in run.order else [item.nodeid, *names]:
+            outcome = {"type": "outcome", "case": name, "outcome": report.outcome}
+            run.add({**outcome, **why, **message})
 
 
 def _why(report: pytest.TestReport) -> str:

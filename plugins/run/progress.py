@@ -14,9 +14,11 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 import pytest
 
 from ipubench.fixtures.case.cases import Case, case_key
+from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.machine.output import uncaptured
 from ipubench.plugins.command_line.words import is_worker
 from ipubench.plugins.gate.shown_throughput import shown_throughput
+from ipubench.plugins.record.record import of_test
 from ipubench.plugins.record.text import (
     cut_middle,
     name_of_test,
@@ -217,7 +219,8 @@ def _result(config: pytest.Config, report: pytest.TestReport) -> Tuple[str, Any]
     run = config.stash.get(run_key, None)
     benchmarks = {} if run is None else run.results.benchmarks
     if run is None or report.nodeid not in benchmarks:
-        return "ran, not measured", {}
+        found = sum(of_test(one) == report.nodeid for one in benchmarks.values())
+        return counted(found, "result") if found else "ran, not measured", {}
     verdict = run.results.verdicts.get(report.nodeid)
     throughput = shown_throughput(run.results.whole(report.nodeid), verdict)
     rate = f"{short_number(throughput['median'])} {throughput['unit']}"

@@ -194,6 +194,8 @@ class Run:
 
 
 run_key = pytest.StashKey[Run]()
+#: What a test has recorded so far, beside the case that is named as it is.
+names_key = pytest.StashKey[List[str]]()
 
 
 def selected(config: pytest.Config) -> List[str]:

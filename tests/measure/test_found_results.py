@@ -1,14 +1,18 @@
-"""Tests of pytest-benchmark that ask for no fixture by an argument, and what they note later."""
+"""What pytest-benchmark measures without our meter: nothing of it is lost without a word."""
 
 from __future__ import annotations
 
+import collections
 import json
-from typing import Any
+import shutil
+from typing import Any, Counter, Dict, List
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from ipubench.plugins.record.files import read_lines
-from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.record import ITSELF, of_test, record_of
 from ipubench.plugins.run.results import SessionResults
 from tests.support.baselines import load
 from tests.support.own_project import INI, OwnProject
@@ -44,10 +48,17 @@ def make_bench(request):
 def work():
     return sum(range(500))
 """
-LATE = """
+MANY = """
 
-def test_by_hand(make_bench):
+@pytest.mark.parametrize("size", [1, 2])
+def test_many(make_bench, size):
+    for name in ("a b", "sort"):
+        make_bench(name).pedantic(work, rounds=3, iterations=5)
+
+
+def test_unnamed(make_bench):
     make_bench().pedantic(work, rounds=3)
+    make_bench()(work)
 
 
 def test_late(request):
@@ -56,6 +67,11 @@ def test_late(request):
 
 def test_late_meter(request):
     request.getfixturevalue("meter")(work, unit="sums")
+
+
+def test_fails(make_bench):
+    make_bench().pedantic(work, rounds=3)
+    assert False
 
 
 def test_nothing(request):
@@ -70,25 +86,52 @@ def results_of(own: OwnProject) -> SessionResults:
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "workers"])
-def test_a_fixture_that_is_asked_for_while_a_test_runs_measures_a_case(
-    own: OwnProject, workers: Any
-) -> None:
+def test_each_result_of_a_test_is_a_case(own: OwnProject, workers: Any) -> None:
     if workers:
         pytest.importorskip("xdist", reason="pytest-xdist is not installed")
-    own.write(HEAD + LATE)
-    words = (*FEW, *workers, "--keep-disturbed", "--processes=2", "--baseline-save=main")
-    outcome = own.run(*words).assert_code(0)
+    own.write(HEAD + MANY)
+    own.run(*FEW, *workers).assert_code(1)
     results = results_of(own)
     found = {name.split("::")[1]: record_of(one) for name, one in results.benchmarks.items()}
-    assert set(found) == {"test_late", "test_late_meter"}
+    assert {key: record["name"] for key, record in found.items()} == {
+        "test_many[1-a-b]": "test_many-1-a-b",
+        "test_many[1-sort]": "test_many-1-sort",
+        "test_many[2-a-b]": "test_many-2-a-b",
+        "test_many[2-sort]": "test_many-2-sort",
+        "test_unnamed": "test_unnamed",
+        "test_unnamed[2]": "test_unnamed-2",
+        "test_late": "test_late",
+        "test_late_meter": "test_late_meter",
+        "test_fails": "test_fails",
+    }
+    assert found["test_many[2-sort]"]["rounds"]["batches_per_step"] == 5
+    assert found["test_many[2-sort]"]["effective"]["measured_by"] == ITSELF
     assert "measured_by" not in found["test_late"]["effective"]
     assert found["test_late_meter"]["throughput"]["unit"] == "sums/s"
     assert set(results.selected) == set(results.benchmarks) == set(results.outcomes)
-    stored = load(own.folder / "baselines" / "main.json").values()
-    assert min(len(record_of(one)["processes"]) for one in stored) >= 2
-    if not workers:  # a fixture that the test makes itself is pytest-benchmark's alone
-        outcome.line("Name (time in ")
-        own.run("-k", "nothing", "--set=steps=2").assert_code(0).line("1 passed")
+    failed = {key for key, outcome in results.outcomes.items() if outcome == "failed"}
+    assert failed == {"tests/test_own.py::test_fails"}
+
+
+@pytest.mark.slow
+def test_they_are_stored_and_compared(own: OwnProject) -> None:
+    own.write(HEAD + MANY.replace("assert False", "pass"))
+    words = (*FEW, "-k", "unnamed or late", "--keep-disturbed", "--processes=2")
+    own.run(*words, "--baseline-save=main").assert_code(0)
+    stored = load(own.folder / "baselines" / "main.json")
+    kept = {name.split("::")[1]: len(record_of(one)["processes"]) for name, one in stored.items()}
+    assert set(kept) == {"test_unnamed", "test_unnamed[2]", "test_late", "test_late_meter"}
+    assert min(kept.values()) >= 2  # as many more as others disturb
+    own.write((HEAD + MANY).replace("    make_bench()(work)\n", ""))
+    # A test that was not selected is not missing, and one that no longer measures is.
+    own.run(*FEW, "-k", "late", "--baseline=main", "--gate=99%").line("against baselines/main.json")
+    results = results_of(own)
+    assert set(results.verdicts) == {
+        f"tests/test_own.py::{name}" for name in kept if "late" in name
+    }
+    assert results.end["missing"] == []
+    own.run(*FEW, "-k", "unnamed", "--baseline=main", "--gate=99%")
+    assert results_of(own).end["missing"] == ["tests/test_own.py::test_unnamed[2]"]
 
 
 EXTRA = """
@@ -298,3 +341,85 @@ def test_a_coroutine_function_is_awaited_in_the_loop_that_runs(own: OwnProject) 
     }
     assert record_of(found["test_pedantic"])["rounds"]["count"] == 4
     assert record_of(found["test_told"])["rounds"]["count"] >= 5
+
+
+#: How a test measures -> the fixtures it asks for, its marker, and its lines.
+WAYS: Dict[str, Any] = {
+    "call": (["benchmark"], "", "benchmark(work)"),
+    "pedantic": (["benchmark"], "", "benchmark.pedantic(work, rounds=2)"),
+    "late": (["request"], "", "request.getfixturevalue('benchmark')(work)"),
+    "marked": ([], "@pytest.mark.benchmark", "work()"),
+    "no_time": (["benchmark"], "", "benchmark._timer = int; benchmark.pedantic(work, rounds=2)"),
+    "none": ([], "", "work()"),
+}
+BESIDE: Dict[str, Any] = {
+    "unnamed": (["make_bench"], "make_bench().pedantic(work, rounds=2)"),
+    "named": (["make_bench"], "make_bench('mine').pedantic(work, rounds=2)"),
+    "set_up": (["measures_before"], "pass"),
+    "torn_down": (["measures_after"], "pass"),
+}
+FIXTURES = """
+
+@pytest.fixture
+def measures_before(make_bench):
+    make_bench("before").pedantic(work, rounds=2)
+
+
+@pytest.fixture
+def measures_after(make_bench):
+    yield
+    make_bench("after").pedantic(work, rounds=2)
+"""
+HELD = """
+import json
+
+
+def pytest_sessionfinish(session):
+    held = [one.fullname for one in session.config._benchmarksession.benchmarks]
+    with open("held.json", "w") as file:
+        json.dump(held, file)
+"""
+SHAPES = st.lists(
+    st.tuples(st.sampled_from(sorted(WAYS)), st.lists(st.sampled_from(sorted(BESIDE)), max_size=3)),
+    min_size=1,
+    max_size=4,
+)
+
+
+def source(shapes: List[Any]) -> str:
+    """Return the source of tests of these shapes."""
+    lines = [HEAD, FIXTURES]
+    for number, (way, beside) in enumerate(shapes):
+        fixtures, marker, line = WAYS[way]
+        # A marked test is called again and again, and would make its fixtures each time.
+        others = [] if way == "marked" else [BESIDE[name] for name in beside]
+        names = dict.fromkeys([*fixtures, *(name for asked, _ in others for name in asked)])
+        lines += [f"\n\n{marker}\ndef test_{number}({', '.join(names)}):", f"    {line}"]
+        lines += [f"    {line}" for _, line in others]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.slow
+@settings(
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(shapes=SHAPES)
+def test_every_result_of_pytest_benchmark_is_a_row_or_is_named(
+    own: OwnProject, shapes: List[Any]
+) -> None:
+    own.write(source(shapes))
+    (own.folder / "conftest.py").write_text(HELD)
+    # On the command line they would be refused where nothing measures.
+    (own.folder / "pytest.ini").write_text(f"{INI.rstrip()} {' '.join(FEW)}\n")
+    shutil.rmtree(own.folder / "results", ignore_errors=True)
+    outcome = own.run().assert_code(0)
+    held: Counter[str] = collections.Counter(json.loads((own.folder / "held.json").read_text()))
+    shown: Counter[str] = collections.Counter()
+    if (own.folder / "results").exists():
+        shown.update(map(of_test, results_of(own).benchmarks.values()))
+    else:
+        assert not held or "Name (time in " in outcome.text  # pytest-benchmark's own table
+        return
+    named = [line.split(": ")[0] for line in outcome.lines if "not recorded" in line]
+    shown.update(name if "::" in name else f"tests/test_own.py::{name}" for name in named)
+    assert shown == held, outcome.text
