@@ -233,6 +233,7 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, Any, None]:
     """Record how the case ended: in JUnit XML, in the journal and on the screen."""
+    interruption.end_case_that_caught(item)
     reports.add_junit_properties(item, call)
     outcome = yield
     report = outcome.get_result()
