@@ -240,6 +240,7 @@ def pytest_runtest_makereport(
     found.record_results(item)
     if call.when == "teardown":
         found.complete_records(item)
+    interruption.end_case_that_caught(item)
     reports.add_junit_properties(item, call)
     outcome = yield
     report = outcome.get_result()

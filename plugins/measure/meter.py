@@ -38,6 +38,7 @@ from ipubench.plugins.measure.rounds import (
 )
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter
 from ipubench.plugins.record.record import BEFORE_ROUNDS, describe_throughput
+from ipubench.plugins.run.bounds import budget_within_timeout
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key
 
@@ -62,6 +63,7 @@ class Meter(StepMeter):
         #: The share of a batch's items that is left where it was made lighter.
         self._share = 1.0
         self._clock = self.device.clock  # of the rounds
+        self._budget = float(self.config.option.budget)
 
     def work_on(self, step: Step, facts: BatchFacts) -> None:
         """Measure the step, close it and write its record."""
@@ -78,6 +80,8 @@ class Meter(StepMeter):
             **built.as_dict(),
         }
         facts = replace(facts, items=self._share * facts.items)
+        if self._steps() is None:
+            self._budget = budget_within_timeout(self.config)
         warm = self._warm_up(step, facts)
         rounds = self._rounds(warm, step)
         seconds = self._run(rounds, step)
@@ -102,7 +106,7 @@ class Meter(StepMeter):
         if step.calibrated:  # an IPU's step knows its own
             step.batches_per_step = self.case.config.batches_per_step if given else step.burst
         asked = step.batches_per_step
-        longest = LONGEST_ROUND_SHARE * self.config.option.budget
+        longest = LONGEST_ROUND_SHARE * self._budget
         calls, used = first_calls(step, clock, self._lengths(step), longest)
         first, last = calls[0], calls[-1]
         length = step.batches_per_step
@@ -140,7 +144,7 @@ class Meter(StepMeter):
         """Return the seconds that rounds may be dropped for; a number of steps knows no budget."""
         if self._steps() is not None:
             return math.inf
-        return WARM_UP_SHARE * float(self.config.option.budget)
+        return WARM_UP_SHARE * self._budget
 
     def _steps(self) -> Optional[int]:
         """Return how many rounds were asked for, if a number was."""
@@ -150,13 +154,13 @@ class Meter(StepMeter):
         """Decide how many batches a round has, where nothing else has decided it."""
         if not calibrated:
             return Calibrated()
-        longest = LONGEST_ROUND_SHARE * self.config.option.budget
+        longest = LONGEST_ROUND_SHARE * self._budget
         return calibrate(step, self.device.clock, most_seconds=longest)
 
     def _rounds(self, warm: WarmUp, step: Step) -> Rounds:
         """Return the rule that ends the rounds, and the canary before each."""
-        option = self.config.option
-        limits = Limits(option.budget, option.target_precision, self._steps(), step.most_rounds)
+        precision = self.config.option.target_precision
+        limits = Limits(self._budget, precision, self._steps(), step.most_rounds)
         canary = None if step.prefetched_batches else step.canary()
         watching = Disturbance.of(self.device)
         return Rounds(limits, self.device.clock, canary, watching, list(warm.canaries))
@@ -205,7 +209,7 @@ class Meter(StepMeter):
             warm.reported,
             facts.latency_from_throughput,
             self._clock,
-            self.config.option.budget,
+            self._budget,
         )
         self.phase("peak", "comparing with the device's peak")
         compute, implausible = describe_compute(

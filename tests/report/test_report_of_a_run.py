@@ -183,7 +183,7 @@ def test_without_plotly_nothing_is_measured(project: Project) -> None:
     path = f"{hidden}:{project.environment['PYTHONPATH']}"
     words = ["-p", "without_plotly", "-k", "beta", "--report=out"]
     outcome = project.run(*words, env={"PYTHONPATH": path}).assert_code(4)
-    assert "report.html needs plotly: pip install" in outcome.text
+    assert "ipubench[report]" in outcome.text
     assert not project.journals()
 
 

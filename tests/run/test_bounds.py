@@ -10,6 +10,7 @@ from typing import List
 
 import pytest
 
+from ipubench.plugins.run.bounds import LEAST_BUDGET, fitting_budget
 from tests.compare.test_against import interpreter
 from tests.support.harness import Project
 
@@ -100,6 +101,36 @@ def test_what_a_run_does_beside_its_tests_has_no_timer(
     assert (found.count("process"), found.count("set 3")) == (fresh, timers)
     # The first test waits for the device, and the last one has its timer again.
     assert found[:3] == ["set 3", "cancel", "set 3"] and found[-2:] == ["set 3", "cancel"]
+
+
+@pytest.mark.parametrize(
+    ("left", "budget"), [(21.0, 5.0), (4.0, 0.75), (1.2, LEAST_BUDGET), (-3.0, LEAST_BUDGET)]
+)
+def test_the_budget_that_a_timeout_has_room_for(left: float, budget: float) -> None:
+    assert fitting_budget(left) == pytest.approx(budget)
+
+
+@pytest.mark.parametrize(
+    ("words", "stopped_by"),
+    [
+        (["-p", "stands_in"], "budget"),
+        (["-o", "faulthandler_timeout=3"], "budget"),
+        (["-o", "faulthandler_timeout=300"], "precision"),
+        (["-p", "stands_in", "--steps=4"], "steps"),  # a number of rounds knows no budget
+    ],
+    ids=["timeout", "faulthandler", "room", "steps"],
+)
+def test_a_case_gets_a_budget_for_which_its_timeout_has_room(
+    project: Project, words: List[str], stopped_by: str
+) -> None:
+    """The fake clock's rounds are precise after two seconds of them."""
+    (project.folder / "stands_in.py").write_text(f"import pytest\n{TIMEOUT}")
+    path = f"{project.environment['PYTHONPATH']}:{project.folder}"
+    outcome = project.run("-k", "beta", *words, env={"PYTHONPATH": path}).assert_code(0)
+    # pytest's own timeout of the first one is lifted when that waits for the device.
+    *_, record = project.records().values()
+    assert record["rounds"]["stopped_by"] == stopped_by
+    assert ("cases with a timeout of 3s" in outcome.text) == (stopped_by == "budget")
 
 
 def test_only_a_regression_is_not_run_again(project: Project) -> None:

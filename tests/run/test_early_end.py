@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from types import SimpleNamespace
 from typing import Any, Dict, List
@@ -14,7 +15,7 @@ from ipubench.plugins.run.results import run_key
 
 
 @pytest.mark.parametrize("finishing", [False, True])
-def test_the_first_sigterm_ends_the_run_and_later_ones_nothing(
+def test_the_first_sigterm_ends_the_run_and_a_later_one_the_process(
     finishing: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handlers: List[Any] = [object()]
@@ -23,8 +24,13 @@ def test_the_first_sigterm_ends_the_run_and_later_ones_nothing(
         handlers.append(new)
         return handlers[-2]
 
-    system = SimpleNamespace(SIGTERM=signal.SIGTERM, signal=handle)
+    system = SimpleNamespace(SIGTERM=signal.SIGTERM, SIG_DFL=signal.SIG_DFL, signal=handle)
     monkeypatch.setattr(interruption, "signal", system)
+    now = [100.0]
+    sent: List[Any] = []
+    monkeypatch.setattr(interruption, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    kill = SimpleNamespace(getpid=os.getpid, kill=lambda *given: sent.append(given))
+    monkeypatch.setattr(interruption, "os", kill)
     session: Any = SimpleNamespace(exitstatus=pytest.ExitCode.INTERRUPTED, shouldstop=False)
     handler = Sigterm(session)
     handler.finishing = finishing
@@ -34,7 +40,11 @@ def test_the_first_sigterm_ends_the_run_and_later_ones_nothing(
         with pytest.raises(Terminated):
             handler(signal.SIGTERM, None)
     assert bool(session.shouldstop) == (not finishing)
+    handler(signal.SIGTERM, None)  # coreutils' timeout sends two
+    assert (handlers[-1], sent) == (handler, [])
+    now[0] += 2
     handler(signal.SIGTERM, None)
+    assert (handlers[-1], sent) == (signal.SIG_DFL, [(os.getpid(), signal.SIGTERM)])
     assert session.exitstatus == pytest.ExitCode.INTERRUPTED  # until all files are written
     handler.leave()
     assert (handlers[-1], session.exitstatus) == (handlers[0], EXIT_TERMINATED)

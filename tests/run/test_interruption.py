@@ -24,6 +24,20 @@ EXIT_CODES = {
 }
 
 
+# A run that does not end, whatever is raised in it.
+HANGING = """
+import pathlib, time
+
+def pytest_runtest_call():
+    pathlib.Path("hangs").touch()
+    while True:
+        try:
+            time.sleep(300)
+        except BaseException:
+            pass
+"""
+
+
 def test_sigterm_ends_a_run_like_ctrl_c(project: Project) -> None:
     """Code that catches every error does not catch it."""
     source = (project.folder / "bench_fake.py").read_text()
@@ -47,6 +61,43 @@ def test_sigterm_ends_a_run_like_ctrl_c(project: Project) -> None:
     outcome.line("  beta-synthetic ")
     outcome.line("interrupted with 1 of 2 cases done")
     assert "Traceback" not in outcome.text
+
+
+@pytest.mark.parametrize("then", ["pass", "raise ValueError", "pytest.skip('no')"])
+def test_a_case_that_catches_sigterm_is_interrupted(project: Project, then: str) -> None:
+    source = (project.folder / "bench_fake.py").read_text()
+    caught = source.replace(
+        'if config.trouble == "error":',
+        'if "beta-generated" in str(meter.case):\n'
+        "        try:\n"
+        "            os.kill(os.getpid(), signal.SIGTERM)\n"
+        "        except BaseException:\n"
+        f"            {then}\n"
+        '    if config.trouble == "error":',
+    )
+    assert caught != source
+    (project.folder / "bench_fake.py").write_text(f"{caught}\nimport pytest\n")
+    outcome = project.run("-k", "beta or delta").assert_code(143)
+    outcome.line("interrupted with 1 of ")
+    assert "FAILED" not in outcome.text
+    outcomes = [line for line in project.journal() if line["type"] == "outcome"]
+    assert [line["outcome"] for line in outcomes] == ["passed"]
+    assert "beta-generated" not in outcomes[0]["case"]
+
+
+def test_a_second_sigterm_ends_a_run_that_hangs(project: Project) -> None:
+    project.add_to_conftest(HANGING)
+    words = ["bench_fake.py", "-k", "beta", "--device=fake"]
+    run = start_pytest(project.folder, project.environment, *words)
+    deadline = time.monotonic() + 120
+    while not (project.folder / "hangs").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    while run.is_running() and time.monotonic() < deadline:
+        run.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+    if run.is_running():
+        run.send_signal(signal.SIGKILL)
+    assert run.wait().code == -signal.SIGTERM
 
 
 def is_running(pid: int) -> bool:
