@@ -96,7 +96,8 @@ def test_the_latest_run_that_can_be_read_and_has_this_command_line_goes_on(
     folder = tmp_path / "results"
     folder.mkdir()
     keep(folder, 1, RUN)
-    meant = keep(folder, 2, RUN, {"type": "outcome", "case": CASE, "outcome": "failed"})
+    damaged = {**RUN, "circumstances": ["others wrote it"]}
+    meant = keep(folder, 2, damaged, {"type": "outcome", "case": CASE, "outcome": "failed"})
     keep(folder, 3, {**RUN, "command": ["-k", "two"]})
     keep(folder, 4, {**RUN, "format": 3})
     secret = keep(folder, 5, RUN)
