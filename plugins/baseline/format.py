@@ -18,21 +18,34 @@ SCHEMA = Path(__file__).with_name("schema.json")
 NUMBERS = {"#/$defs/positive": 1e-30, "#/$defs/amount": 0.0, "#/$defs/number": -1e30}
 LONGEST_REASON = 100
 MOST_PROBLEMS = 100  # that are looked for
-MOST_BYTES = 64 << 20  # of a file
+# Of a file, so that it takes at most some 500 MB of memory, whatever it holds.
+MOST_BYTES = 64 << 20
+MOST_VALUES = 2_500_000
 
 
 class BaselineError(Exception):
     """A baseline cannot be used; the message says which file, why and what to do."""
 
 
+def check_size(text: str) -> None:
+    """Raise ValueError for a text of more bytes or values than are ever read."""
+    # A character has a byte at least; a comma in a text counts as well.
+    if len(text) > MOST_BYTES or sum(map(text.count, ",[{")) > MOST_VALUES:
+        raise ValueError(
+            f"it has more than {MOST_BYTES >> 20} MiB or {MOST_VALUES:,} values; keep fewer cases "
+            "in one file, or fewer processes of each"
+        )
+
+
 def decode(path: Path, text: str) -> Dict[str, Any]:
     """Return the document in a file's text, not yet checked."""
     try:
+        check_size(text)
         document = parse_json(text)
     except ValueError as error:
         raise BaselineError(
-            f"the baseline {path} is not valid JSON ({error}); restore it, or write another one "
-            "with --baseline-save"
+            f"the baseline {path} cannot be read as JSON ({error}); restore it, or write another "
+            "one with --baseline-save"
         ) from error
     part = document.get(NAMESPACE) if isinstance(document, dict) else None
     version = part.get("format") if isinstance(part, dict) else None

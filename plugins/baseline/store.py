@@ -25,7 +25,7 @@ from ipubench.plugins.baseline.entries import (
     replaced,
     why_disturbed,
 )
-from ipubench.plugins.baseline.format import FORMAT, MOST_BYTES, BaselineError, decode
+from ipubench.plugins.baseline.format import FORMAT, MOST_BYTES, BaselineError, check_size, decode
 from ipubench.plugins.baseline.format import problems as faults_of
 from ipubench.plugins.record.files import json_text, storable
 from ipubench.plugins.record.record import NAMESPACE
@@ -198,11 +198,10 @@ def write(path: Path, document: Dict[str, Any]) -> None:
         if problems:
             raise BaselineError(f"{path} was not written: {some_of(problems, SHOWN_PROBLEMS)}")
         text = json_text({**whole, "benchmarks": in_order(whole["benchmarks"])})
-        if len(text) > MOST_BYTES:  # a character has a byte at least
-            raise BaselineError(
-                f"{path} was not written: it would be larger than {MOST_BYTES >> 20} MiB; keep "
-                "fewer cases in one file, or fewer processes of each"
-            )
+        try:
+            check_size(text)
+        except ValueError as error:
+            raise BaselineError(f"{path} was not written: {error}") from None
         write_atomically(path, text)
 
 

@@ -141,6 +141,24 @@ def _is_this_run(config: pytest.Config, path: Path) -> bool:
     return known and bool(lines[0].get("command") == command_line(config))
 
 
+#: What a run writes into below its results, by names that a repository can foresee.
+WRITTEN = ("apart", "instances", "loadgen", "profiles", "servers", "specs")
+
+
+def _refuse_links(folder: Path) -> None:
+    """Raise OSError if a link leads what is written to another place."""
+    tops = [folder / name for name in WRITTEN]
+    found = (
+        Path(where, name)
+        for top in tops
+        for where, folders, files in os.walk(str(top))
+        for name in (*folders, *files)
+    )
+    for path in itertools.chain(tops, found):
+        if path.is_symlink():
+            raise OSError(f"{path} is a link, which is not followed")
+
+
 def start(config: pytest.Config, items: List[pytest.Item]) -> List[pytest.Item]:
     """Open the run's journal; return the items that a resumed run has already done."""
     folder = Path(config.option.results_dir)
@@ -148,6 +166,7 @@ def start(config: pytest.Config, items: List[pytest.Item]) -> List[pytest.Item]:
     try:
         folder = user_path(config.option.results_dir)
         folder.mkdir(parents=True, exist_ok=True)
+        _refuse_links(folder)
         if config.option.resume:
             run = _resumed_run(config, folder, items)
         else:

@@ -14,7 +14,7 @@ import pytest
 from ipubench.fixtures import devices
 from ipubench.fixtures.case.cases import config_hash
 from ipubench.fixtures.case.errors import counted
-from ipubench.fixtures.case.untrusted import read_bytes
+from ipubench.fixtures.case.untrusted import has_fields, read_bytes
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter
 from ipubench.plugins.record.record import record_of
@@ -125,7 +125,7 @@ def go_on(
     results = run.results
     before = [line for line in lines if line["type"] in ("run", "resume")][-1]
 
-    before = before.get("circumstances") or {}
+    before = before["circumstances"] if has_fields(before, {"circumstances": dict}) else {}
     files = other_files(config, before)
 
     @functools.lru_cache(maxsize=None)

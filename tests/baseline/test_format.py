@@ -109,9 +109,13 @@ def test_what_no_reader_would_take_is_not_written(
     for damaged, said in ((nothing, "stats.data"), (no_figure, "throughput.median")):
         with pytest.raises(BaselineError, match=said):
             save(path, document(damaged))
-    monkeypatch.setattr(store, "MOST_BYTES", 1000)
-    with pytest.raises(BaselineError, match="larger than"):
-        store.write(path, document(entry("b")))
+    for bound in ("MOST_BYTES", "MOST_VALUES"):
+        with monkeypatch.context() as patch:
+            patch.setattr(form, bound, 30)
+            with pytest.raises(BaselineError, match="fewer cases"):
+                store.write(path, document(entry("b")))
+            with pytest.raises(BaselineError, match="fewer cases"):
+                load(path)
     assert path.read_text() == before
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, Iterator, Optional
@@ -258,9 +259,16 @@ def test_a_policy_that_cannot_be_used_costs_no_measurement(stored: Project) -> N
     assert "none.yml" in stored.run(*words, "--gate-policy=none.yml").assert_code(4).text
     # Without a gate no case regresses.
     assert "--gate" in stored.run(*words, "--profile-on-regression").assert_code(4).text
-    (stored.folder / "gate.yml").write_text("default: {throughput: 3}")
-    assert "gate.yml" in stored.run(*words).assert_code(4).text
-    (stored.folder / "gate.yml").unlink()
+    policy = stored.folder / "gate.yml"
+    for make in (
+        lambda: policy.write_text("default: {throughput: 3}"),
+        # A repository can have either, and each reader of the file would wait or never end.
+        lambda: os.mkfifo(policy),
+        lambda: policy.symlink_to("/dev/zero"),
+    ):
+        make()
+        assert "gate.yml" in stored.run(*words).assert_code(4).text
+        policy.unlink()
     source = (stored.folder / "bench_fake.py").read_text()
     marked = source.replace("def bench_fake(", "@pytest.mark.gate(throughput=3)\ndef bench_fake(")
     marked = marked.replace("\nimport os\n", "\nimport os\n\nimport pytest\n")

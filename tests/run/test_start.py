@@ -96,7 +96,8 @@ def test_the_latest_run_that_can_be_read_and_has_this_command_line_goes_on(
     folder = tmp_path / "results"
     folder.mkdir()
     keep(folder, 1, RUN)
-    meant = keep(folder, 2, RUN, {"type": "outcome", "case": CASE, "outcome": "failed"})
+    damaged = {**RUN, "circumstances": ["others wrote it"]}
+    meant = keep(folder, 2, damaged, {"type": "outcome", "case": CASE, "outcome": "failed"})
     keep(folder, 3, {**RUN, "command": ["-k", "two"]})
     keep(folder, 4, {**RUN, "format": 3})
     secret = keep(folder, 5, RUN)
@@ -184,3 +185,24 @@ def test_a_result_is_that_of_the_case_as_it_is_now_on_this_kind_of_device(tmp_pa
 
     assert same(case) and not same(plain)
     assert not same(case, config_hash="another") and not same(case, device={"kind": "cuda"})
+
+
+@pytest.mark.parametrize(
+    "place", ["specs", "profiles", "servers/triton.log", "loadgen/case/gone", "apart/run/case"]
+)
+def test_a_link_that_leads_what_is_written_elsewhere_is_refused(tmp_path: Path, place: str) -> None:
+    """A repository can have one, and the names below the results are no secret."""
+    link = tmp_path / "results" / place
+    link.parent.mkdir(parents=True)
+    link.symlink_to(tmp_path / "elsewhere")
+    config = config_in(tmp_path)
+    with pytest.raises(pytest.UsageError, match=place):
+        journal.start(config, items_of(config))
+    assert not list((tmp_path / "results").glob("run-*"))
+    link.unlink()
+    # Of the results themselves, or of what a user keeps beside them, it is the user's.
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "results" / "mine").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "linked").symlink_to(tmp_path / "results")
+    config = config_in(tmp_path, "linked")
+    journal.start(config, items_of(config))
