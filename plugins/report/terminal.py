@@ -18,7 +18,10 @@ from ipubench.plugins.compare.baseline_plugin import comparison_key, missing_cas
 from ipubench.plugins.compare.policy import policy_of
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.record import (
+    ITSELF,
+    ONE_BATCH,
     in_changing_states,
+    items_per_batch,
     mean_lost,
     record_of,
     rounds_of,
@@ -33,6 +36,8 @@ from ipubench.plugins.run.results import Run, run_key
 from ipubench.plugins.run.time_spent import spent_key, time_in_words
 
 LARGEST_PRECISE_SPREAD = 0.05
+#: Where a batch within a round takes less of the time of a call of one batch, the rest is the call.
+LEAST_OF_A_CALL = 0.5
 #: What loading and the model reach alone.
 INPUT: Dict[str, Any] = {"loader": NUMBER, "model": NUMBER, "unit": str, "limit": str}
 #: Options of pytest-benchmark that act on its table or are shown in it.
@@ -101,10 +106,37 @@ def _notes(run: Run) -> List[str]:
     lines += _fewer_instances(records) + _input_limits(records) + _saved_seconds(records)
     lines += _diverged(records) + _imprecise(records, rounds) + _disturbed(records)
     lines += _shortened(records) + _replaced(records)
+    lines += _once(records) + _single_calls(records)
     if run.results.resumed:
         cases = counted(len(run.results.resumed), "case was", "cases were")
         lines.append(f"{cases} measured before this run was resumed")
     return lines
+
+
+def _once(records: List[Dict[str, Any]]) -> List[str]:
+    """Say which cases a test, or a plugin, had measured by one round."""
+    found = [
+        record
+        for record in records
+        if record["effective"].get("measured_by") == ITSELF and record["rounds"]["count"] == 1
+    ]
+    return [f"{_which(found)}: measured once, so nothing shows how noisy that is"] if found else []
+
+
+def _single_calls(records: List[Dict[str, Any]]) -> List[str]:
+    """Say whose latency is mostly that of the call: a batch takes less within a round of many."""
+    found, shares = [], []
+    for record in records:
+        items, latency = items_per_batch(record), record["latency"]
+        if items is not None and latency.get("source") == ONE_BATCH and latency["p50_ms"] > 0:
+            share = 1000 * items / record["throughput"]["median"] / latency["p50_ms"]
+            if share < LEAST_OF_A_CALL:
+                found.append(record)
+                shares.append(share)
+    what = (
+        "p50 and p99 are of calls of one batch each; in a round, where one call runs many, a batch"
+    )
+    return [f"{_which(found)}: {what} takes {_span(shares)} of p50"] if found else []
 
 
 def _replaced(records: List[Dict[str, Any]]) -> List[str]:

@@ -195,6 +195,21 @@ def test_cases_that_are_allowed_more_by_their_own_noise_are_named() -> None:
     assert own_noise(many).endswith(": n6 16.0%, n5 15.0%, n4 14.0%, n3 13.0%, n2 12.0% and 2 more")
 
 
+@pytest.mark.parametrize(
+    ("source", "times", "said"),
+    [("single-batch calls", 4, True), ("single-batch calls", 1, False), ("rounds", 4, False)],
+)
+def test_the_notes_say_whose_latency_is_mostly_that_of_the_call(
+    source: str, times: float, said: bool
+) -> None:
+    one = benchmark("alpha")
+    latency = record_of(one)["latency"]
+    latency.update(source=source, p50_ms=times * latency["p50_ms"])
+    run = Run(JsonLinesFile(Path("none")), SessionResults(benchmarks={"alpha": one}))
+    lines = [row.cells[0] for row in summary(run, 80)]
+    assert any(line.startswith("alpha: p50") and "25%" in line for line in lines) is said
+
+
 def test_the_notes_tell_cases_of_one_name_apart() -> None:
     training = "bench_training/bench_cnn_torch.py::bench_train"
     cases = {one["fullname"]: one for one in (benchmark("a"), benchmark("a", training))}
