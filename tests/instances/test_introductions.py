@@ -10,12 +10,12 @@ import threading
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection
 from pathlib import Path
-from typing import Any, Iterator, List, Optional, Tuple
+from typing import Any, Iterator, List
 
 import pytest
 
 from ipubench.fixtures.instances import introductions
-from ipubench.fixtures.instances.introductions import Introductions, Known
+from ipubench.fixtures.instances.introductions import Introductions
 from ipubench.fixtures.instances.protocol import receive, send
 from tests.support.harness import Project
 from tests.support.instances import WORDS, with_instances
@@ -36,18 +36,17 @@ def place(listener: Introductions) -> Any:
     return (host, int(port)) if host else listener.address
 
 
-def connected(listener: Introductions, *sent: bytes) -> Optional[Known]:
-    """Connect, send something, and say nothing more; return whom the run knows then."""
-    with socket.socket(socket.AF_INET if ":" in listener.address else socket.AF_UNIX) as end:
-        end.connect(place(listener))
-        for words in sent:
-            end.sendall(words)
-            end.shutdown(socket.SHUT_WR)
-        return listener.wait((), 60)
+def knock(listener: Introductions) -> socket.socket:
+    """Connect, and say nothing."""
+    end = socket.socket(socket.AF_INET if ":" in listener.address else socket.AF_UNIX)
+    end.settimeout(60)
+    end.connect(place(listener))
+    assert listener.wait((), 60) is None
+    return end
 
 
-def join(listener: Introductions, key: str) -> Tuple[List[Connection], Optional[Known]]:
-    """Introduce rank 3; return its end of the connection, if it has one, and whom the run knows."""
+def join(listener: Introductions, key: str) -> List[Connection]:
+    """Introduce rank 3, while the run waits; return the connection, none for a wrong key."""
     found: List[Connection] = []
 
     def call() -> None:
@@ -57,27 +56,59 @@ def join(listener: Introductions, key: str) -> Tuple[List[Connection], Optional[
 
     thread = threading.Thread(target=call)
     thread.start()
-    known = listener.wait((), 60)
+    assert listener.wait((), 60) is None, "it has only connected yet"
     thread.join()
-    return found, known
+    return found
 
 
-def test_only_who_has_the_key_is_known(
-    listener: Introductions, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(introductions, "PROOF_SECONDS", 1)
-    for words in (b"GET / HTTP/1.1\r\n\r\n", b"\n", b"[" * 60000, b"\0\0\0\4none"):
-        assert connected(listener, words) is None
-    assert connected(listener) is None, "it is silent"
-    assert join(listener, listener.key[:-1] + "x") == ([], None)
-    (joined,), known = join(listener, listener.key)
-    assert known is not None and known[:3] == (3, 4194304, "")
+def met(listener: Introductions) -> Connection:
+    """Wait for rank 3; return the run's end of its connection."""
+    known = listener.wait((), 60)
+    assert known is not None
+    assert known[:3] == (3, 4194304, "")
+    return known.connection
+
+
+def test_an_instance_is_known_although_others_are_silent(listener: Introductions) -> None:
+    silent = knock(listener)
+    (joined,) = join(listener, listener.key)
+    known = met(listener)
     listener.close()
-    send(known.connection, {"run": 7})
+    while silent.recv(100):  # its challenge, and the end
+        pass
+    send(known, {"run": 7})
     assert receive(joined) == {"run": 7}, "it stays"
     with pytest.raises(OSError, match=r"."):  # nobody else is awaited
         Client(place(listener))
-    for end in (known.connection, joined):
+    for end in (known, joined):
+        end.close()
+    silent.close()
+
+
+def test_who_has_another_key_or_none_is_hung_up_on(listener: Introductions) -> None:
+    assert not join(listener, listener.key[:-1] + "x")
+    for words in (b"GET / HTTP/1.1\r\n\r\n", b"\n", b"[" * 60000, b"\0\0\0\4none"):
+        with knock(listener) as end, contextlib.suppress(OSError):
+            end.sendall(words)  # refused, perhaps before it is complete
+            end.shutdown(socket.SHUT_WR)
+            while end.recv(100):
+                pass
+    (joined,) = join(listener, listener.key)
+    met(listener).close()
+    joined.close()
+
+
+def test_of_too_many_that_are_silent_the_first_is_hung_up_on(
+    listener: Introductions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(introductions, "MOST_STRANGERS", 2)
+    crowd = [knock(listener) for _ in range(3)]
+    while crowd[0].recv(100):
+        pass
+    (joined,) = join(listener, listener.key)
+    met(listener).close()
+    joined.close()
+    for end in crowd:
         end.close()
 
 
