@@ -100,9 +100,13 @@ def test_a_hosts_model_carries_its_network_through_the_configuration(
     assert network["keywords"]["weights"] == str(weights)
     assert network["keywords"]["norm"]["kind"] == "batch"
     assert "dynamic_batching" not in found
-    joining = dataclasses.replace(config, max_batch_size=8, max_queue_delay_ms=1.5)
+    joining = dataclasses.replace(
+        config, max_batch_size=8, max_queue_delay_ms=1.5, preferred_batch_sizes=(6, 4)
+    )
     joins = HostClassifier(CpuDevice(), config.network(), joining, feed).model()
-    assert parsed(joins.config())["dynamic_batching"] == {"max_queue_delay_microseconds": "1500"}
+    batching = "preferred_batch_size: [ 4, 6 ] max_queue_delay_microseconds: 1500"
+    assert f"dynamic_batching {{ {batching} }}" in joins.config()
+    assert joining.compiled_batch_sizes[-3:] == (4, 6, 8)
     version = model.write(tmp_path / "repository")
     assert {path.name for path in version.iterdir()} == {"model.py"}
 
@@ -283,6 +287,8 @@ def test_the_poplar_backend_is_taken_from_the_sdk(
         ({"model_cache_path": "x"}, "model_cache_path"),
         ({"max_queue_delay_ms": 1.0}, "max_queue_delay_ms"),
         ({"max_batch_size": 1}, "max_batch_size"),
+        ({"preferred_batch_sizes": (4,)}, "preferred_batch_sizes"),
+        ({"max_batch_size": 8, "preferred_batch_sizes": (16,)}, "preferred_batch_sizes"),
     ],
 )
 def test_what_a_server_cannot_do_is_refused(options: Dict[str, Any], name: str) -> None:
