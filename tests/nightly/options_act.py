@@ -31,6 +31,7 @@ TEXTS: Dict[str, List[Any]] = {
     "learning_rate_schedule": [(0.5, 0.75)],
     "lr_schedule_params": [Parameters({"initial_learning_rate": 4e-3})],
     "lr_warmup_params": [Parameters({"warmup_mode": "shift", "warmup_epochs": 1})],
+    "preferred_batch_sizes": [(4,)],
     "optimizer_params": [Parameters({"momentum": 0.5})],
     "norm_layer": [
         Parameters({"name": "custom_batch_norm", "momentum": 0.5}),
