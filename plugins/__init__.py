@@ -14,6 +14,7 @@ from typing import Any, Dict, Optional
 
 import pytest
 
+from ipubench.fixtures.case.cases import MEASURING, REACHING
 from ipubench.fixtures.case.masking import parameter_name
 from ipubench.fixtures.devices import INHERIT_VARIABLE
 from ipubench.plugins.command_line import options, spelling
@@ -22,8 +23,6 @@ from ipubench.plugins.command_line.words import MEASURING_OPTIONS, PART, given_a
 SESSION = "plugins.session"
 #: Modules with fixtures; each imports what a fixture needs when it is asked for.
 FIXTURES = ("plugins.measure.fixture", "plugins.benchmarks_yml.fixture", "fixtures.pytest_fixtures")
-#: Fixtures by which a test measures, or reaches others while it runs.
-REACHING = {"meter", "benchmark", "request", "pytestconfig"}
 
 MARKERS = (
     "cases: the configurations of a bench function (see ipubench.cases)",
@@ -80,9 +79,17 @@ class Waiting:
             or config.getoption("dist", "no") != "no"
             or any(word.split("::")[0].endswith((".yml", ".yaml")) for word in config.args)
             or given_arguments(config)
-            or any(getattr(config.option, dest) != usual for dest, usual in self._defaults.items())
+            or any(self._is_given(config, dest) for dest in self._defaults)
         ):
             _begin(config)
+
+    def _is_given(self, config: pytest.Config, dest: str) -> bool:
+        """Return whether an option has another value than its default.
+
+        Before pytest 9 the parser has no default of a flag: it is False then.
+        """
+        value = getattr(config.option, dest)
+        return value is not False and value != self._defaults[dest]
 
     @pytest.hookimpl(tryfirst=True, optionalhook=True)
     def pytest_xdist_auto_num_workers(self, config: pytest.Config) -> Optional[int]:
@@ -109,7 +116,7 @@ class Waiting:
         """
         names = set(getattr(item, "fixturenames", ()))
         disabled = item.config.getoption("benchmark_disable", False)
-        measures = not names.isdisjoint({"meter"} if disabled else REACHING)
+        measures = not names.isdisjoint({"meter"} if disabled else {*MEASURING, *REACHING})
         if "benchmark" not in names:
             measures = measures or item.get_closest_marker("benchmark") is not None
         if measures:

@@ -14,7 +14,7 @@ from typing import Dict, List, Optional
 
 import pytest
 
-from ipubench.fixtures.case.cases import Case, Family, case_key
+from ipubench.fixtures.case.cases import MEASURING, REACHING, Case, Family, case_key
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.options import CaseConfig, option
 from ipubench.fixtures.devices import INHERIT_VARIABLE
@@ -24,10 +24,6 @@ from ipubench.plugins.command_line.words import given_arguments, only_tests, typ
 from ipubench.plugins.selection.expand import expand
 from ipubench.plugins.selection.selected import case_of, cases_among, selection_key
 
-#: Fixtures that measure.
-MEASURING = ("meter", "benchmark")
-#: Fixtures of pytest by which a test reaches others while it runs.
-REACHING = ("request", "pytestconfig")
 #: Options that act on what is measured, beside those that say how it is.
 JUDGING = ("--baseline", "--baseline-save", "--against", "--report", "--history", "--resume")
 #: Of these, what a project's settings may always ask for, runs of its unit tests included.

@@ -54,6 +54,7 @@ def test_a_gate_needs_no_library_of_the_suite(own: OwnProject) -> None:
     assert "ipubench[report]" in refused.text
 
 
+@pytest.mark.entry_point
 @pytest.mark.parametrize("measures", [False, True])
 def test_tests_that_measure_nothing_import_no_run(own: OwnProject, measures: bool) -> None:
     (own.folder / "tests" / "conftest.py").write_text(LIST)
