@@ -12,6 +12,7 @@ from statistics import median
 from typing import Callable, Iterator, List, NamedTuple, Sequence, Tuple
 
 import pytest
+from pytest import ExitCode
 
 from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.machine.files import user_path
@@ -49,12 +50,11 @@ from ipubench.plugins.record.text import (
     terminal_width,
     time_stamp,
 )
-from ipubench.plugins.run.exit_code import OK, USAGE_ERROR
 from ipubench.plugins.run.results import is_complete, run_key
 
 FOLDER = Path("baselines", "history")
 # What a run had measured when it ended like this is no point of a trend.
-UNFINISHED = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
+UNFINISHED = (ExitCode.INTERRUPTED, ExitCode.INTERNAL_ERROR)
 
 
 def keep_run(session: pytest.Session) -> int:
@@ -62,17 +62,17 @@ def keep_run(session: pytest.Session) -> int:
     config = session.config
     run = config.stash.get(run_key, None)
     if not config.option.history or run is None or session.exitstatus in UNFINISHED:
-        return OK
+        return ExitCode.OK
     if not is_complete(config):
         run.closing.append("nothing was kept for the history: the run ended before its last case")
-        return OK
+        return ExitCode.OK
     failed = unproven(run.results)
     benchmarks = [one for one in measured(run.results) if one["fullname"] not in failed]
     run.closing += left_out(failed, "which the history does not keep")
     if not benchmarks:
         why = "no case was left" if failed else "no case was measured"
         run.closing.append(f"nothing was kept for the history: {why}")
-        return OK
+        return ExitCode.OK
     now = time_stamp()
     # The hosts of a fleet may be several machines.
     for ours in by_machine(benchmarks).values():
@@ -81,9 +81,9 @@ def keep_run(session: pytest.Session) -> int:
             store.write(path, pytest_benchmark_adapter.document(config, ours))
         except BaselineError as error:
             run.closing.append(f"{error}{run.where}")
-            return USAGE_ERROR
+            return ExitCode.USAGE_ERROR
         run.closing.append(f"kept for the history in {path}")
-    return OK
+    return ExitCode.OK
 
 
 def path_of(folder: Path, benchmarks: Sequence[Benchmark], moment: str, run: str) -> Path:

@@ -183,10 +183,14 @@ def given_arguments(config: pytest.Config) -> List[str]:
     return list(map("=".join, options_among(typed_words(config), options, ["--zero-values"])))
 
 
+def given_words(config: pytest.Config) -> List[str]:
+    """Return the words of the environment and of the command line, in pytest's order."""
+    return [*shlex.split(os.environ.get("PYTEST_ADDOPTS", "")), *typed_words(config)]
+
+
 def all_words(config: pytest.Config) -> List[str]:
     """Return the words of the settings, of the environment and of the command line."""
-    added = shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))
-    return [*config.getini("addopts"), *added, *typed_words(config)]
+    return [*config.getini("addopts"), *given_words(config)]
 
 
 def benchmark_arguments(config: pytest.Config) -> List[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import AbstractSet, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set
 
 import pytest
+from pytest import ExitCode
 
 from ipubench.fixtures.case.errors import counted, some_of
 from ipubench.fixtures.machine.files import kind_of
@@ -51,7 +52,7 @@ from ipubench.plugins.record.verdict import (
     REGRESSED,
     Verdict,
 )
-from ipubench.plugins.run.exit_code import OK, TESTS_FAILED, USAGE_ERROR, exit_code
+from ipubench.plugins.run.exit_code import exit_code
 from ipubench.plugins.run.results import Run, is_complete, run_key, selected
 from ipubench.plugins.run.resume import damage_key, depends_on, digest
 from ipubench.plugins.selection.functions import make_case
@@ -259,29 +260,33 @@ def conclude_session(session: pytest.Session) -> int:
     config = session.config
     run = config.stash.get(run_key, None)
     if run is None:
-        return OK
+        return ExitCode.OK
     comparison = config.stash.get(comparison_key, None)
     if comparison is not None and not is_worker(config):
         software = comparison.software(run.results.benchmarks.values())
         since = store.path_text(comparison.path, config.rootpath)
         run.closing += [f"since {since}: {software}"] if software else []
-    saved = _save_baseline(config, run) if session.exitstatus in (OK, TESTS_FAILED) else OK
+    saved = (
+        _save_baseline(config, run)
+        if session.exitstatus in (ExitCode.OK, ExitCode.TESTS_FAILED)
+        else ExitCode.OK
+    )
     invalid = config.stash[selection_key].invalid
     run.closing += [f"not measured: {line}" for line in invalid]
-    return exit_code(saved, _judged(config, run), USAGE_ERROR if invalid else OK)
+    return exit_code(saved, _judged(config, run), ExitCode.USAGE_ERROR if invalid else ExitCode.OK)
 
 
 def _judged(config: pytest.Config, run: Run) -> int:
     """Return what a gate makes of the session; each case's own verdict has failed its test."""
     if policy_of(config) is None:
-        return OK
+        return ExitCode.OK
     if missing_cases(config):
-        return TESTS_FAILED
+        return ExitCode.TESTS_FAILED
     kinds = {verdict["kind"] for verdict in run.results.verdicts.values()}
-    return OK if kinds & set(COMPARED) else EXIT_NOTHING_COMPARED
+    return ExitCode.OK if kinds & set(COMPARED) else EXIT_NOTHING_COMPARED
 
 
-def _save_baseline(config: pytest.Config, run: Run) -> pytest.ExitCode:
+def _save_baseline(config: pytest.Config, run: Run) -> ExitCode:
     """Write the baseline where one was asked for; return how that went, as an exit code.
 
     To write none is a failure. Cases whose tests did not pass are left out, because their results
@@ -291,10 +296,10 @@ def _save_baseline(config: pytest.Config, run: Run) -> pytest.ExitCode:
     """
     name = config.option.baseline_save
     if name is None:
-        return pytest.ExitCode.OK
+        return ExitCode.OK
     if not is_complete(config):
         run.closing.append("no baseline was written: the run ended before its last case")
-        return pytest.ExitCode.TESTS_FAILED
+        return ExitCode.TESTS_FAILED
     failed = unproven(run.results)
     sound = [one for one in measured(run.results) if one["fullname"] not in failed]
     run.closing += left_out(failed, "whose entries stay as they were")
@@ -305,7 +310,7 @@ def _save_baseline(config: pytest.Config, run: Run) -> pytest.ExitCode:
     left = _named(run, seldom, SELDOM)
     if not config.option.keep_disturbed:
         left += _named(run, disturbed, DISTURBED)
-    code = pytest.ExitCode.TESTS_FAILED if left else pytest.ExitCode.OK
+    code = ExitCode.TESTS_FAILED if left else ExitCode.OK
     undecided = {
         one["fullname"]: INCONCLUSIVE
         for one in sound
@@ -320,13 +325,13 @@ def _save_baseline(config: pytest.Config, run: Run) -> pytest.ExitCode:
         empty = "no case was left" if run.results.benchmarks else "no case was measured"
         why = f"{counted(len(regressed), 'case')} regressed" if regressed else empty
         run.closing.append(f"no baseline was written: {why}")
-        return pytest.ExitCode.TESTS_FAILED
+        return ExitCode.TESTS_FAILED
     path = store.baseline_path(name, config.rootpath)
     try:
         store.save(path, pytest_benchmark_adapter.document(config, sound))
     except BaselineError as error:
         run.closing.append(f"{error}{run.where}")
-        return pytest.ExitCode.USAGE_ERROR
+        return ExitCode.USAGE_ERROR
     where = store.path_text(path, config.rootpath)
     run.closing.append(f"baseline with {counted(len(sound), 'case')} written to {where}")
     return code

@@ -18,7 +18,7 @@ from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.case.untrusted import read_bytes
 from ipubench.plugins.baseline.format import MOST_BYTES, BaselineError
 from ipubench.plugins.baseline.store import baseline_path
-from ipubench.plugins.command_line.words import typed_words
+from ipubench.plugins.command_line.words import given_words
 from ipubench.plugins.fleet.checkout import bring
 from ipubench.plugins.fleet.facts import HostFacts, differing_versions
 from ipubench.plugins.fleet.hosts import FleetError, HostSpec
@@ -114,9 +114,8 @@ class RemoteHosts:
                     return f"{option}{equals}{os.path.join(root, str(inside))}{colons}{rest}"
             return word
 
-        # Those of the environment come first, as pytest has them.
-        words = shlex.split(os.environ.get("PYTEST_ADDOPTS", "")) + typed_words(self.config)
-        return ("." if outside else str(start.relative_to(here))), list(map(moved, words))
+        words = list(map(moved, given_words(self.config)))
+        return ("." if outside else str(start.relative_to(here))), words
 
     def meet(self, facts: Dict[str, Any]) -> List[str]:
         """Take what the hosts are; return what there is to say of them. Raises FleetError."""

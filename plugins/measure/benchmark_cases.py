@@ -46,6 +46,13 @@ def become_case(item: pytest.Item) -> Case:
     return made
 
 
+def case_run_of(item: pytest.Item, case: Case, benchmark: Any, request: Any) -> CaseRun:
+    """Return the run of a test's case on the session's device."""
+    names = ("ipubench_device", "ipubench_conditions")
+    device, conditions = map(request.getfixturevalue, names)
+    return CaseRun(item, case, benchmark, device, conditions)
+
+
 def measured(benchmark: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
     """Yield the fixture for a test: pytest-benchmark's own, or one that our meter serves."""
     item = request.node
@@ -54,9 +61,7 @@ def measured(benchmark: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
     if case_key not in item.stash or asks_for(item, "meter") or benchmark.disabled:
         yield benchmark
         return
-    names = ("ipubench_device", "ipubench_conditions")
-    device, conditions = map(request.getfixturevalue, names)
-    case_run = CaseRun(item, item.stash[case_key], benchmark, device, conditions)
+    case_run = case_run_of(item, item.stash[case_key], benchmark, request)
     meter = meter_of(case_run, lambda: request.getfixturevalue("ipubench_peaks"))
     marker = item.get_closest_marker("benchmark")
     settings = set(marker.kwargs if marker else ()) - {"group"}

@@ -13,7 +13,7 @@ import pytest
 
 from ipubench.plugins.command_line.words import measures, only_tests
 from ipubench.plugins.measure.base import CaseRun, measured_key, recorded_key
-from ipubench.plugins.measure.benchmark_cases import become_case
+from ipubench.plugins.measure.benchmark_cases import become_case, case_run_of
 from ipubench.plugins.measure.by_pytest_benchmark import Watched
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.run.results import names_key, run_key
@@ -35,11 +35,8 @@ class Found:
         if self.item is None or request is None:
             self.late.append(benchmark)
             return
-        case = become_case(self.item)
-        names = ("ipubench_device", "ipubench_conditions")
-        device, conditions = map(request.getfixturevalue, names)
+        case_run = case_run_of(self.item, become_case(self.item), benchmark, request)
         pytest_benchmark_adapter.take(benchmark)
-        case_run = CaseRun(self.item, case, benchmark, device, conditions)
         self.watched.append(Watched.begin(case_run))
 
     def end(self) -> None:

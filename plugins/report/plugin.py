@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Dict
 
 import pytest
+from pytest import ExitCode
 
 from ipubench.fixtures.machine.files import check_writable, user_path
 from ipubench.plugins.baseline.rows import Report
@@ -17,7 +18,6 @@ from ipubench.plugins.gate.shown_throughput import shown_throughput
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.report.files import ReportError, append_summary, check, write
 from ipubench.plugins.report.terminal import compared_with, judged_by
-from ipubench.plugins.run.exit_code import OK, USAGE_ERROR
 from ipubench.plugins.run.journal import command_line, shown_command
 from ipubench.plugins.run.results import Run, run_key
 from ipubench.plugins.run.time_spent import spent_key
@@ -69,14 +69,14 @@ def write_reports(session: pytest.Session) -> int:
     """Say in the journal how the run ended; write the report asked for, however it ended."""
     run = session.config.stash.get(run_key, None)
     if run is None:
-        return OK
+        return ExitCode.OK
     run.add(_end_of(session))
     folder = session.config.option.report
     if folder is None:
-        return OK
+        return ExitCode.OK
     if not run.results.worth_a_report:
         run.closing.append(f"no report was written to {folder}: no case was measured")
-        return OK
+        return ExitCode.OK
     report = report_of(session.config, run)
     problems = []
     try:
@@ -89,7 +89,7 @@ def write_reports(session: pytest.Session) -> int:
     except ReportError as error:
         problems.append(str(error))
     run.closing += problems
-    return USAGE_ERROR if problems else OK
+    return ExitCode.USAGE_ERROR if problems else ExitCode.OK
 
 
 def _end_of(session: pytest.Session) -> Dict[str, Any]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-OK, TESTS_FAILED, INTERRUPTED, INTERNAL_ERROR, USAGE_ERROR, NO_TESTS_COLLECTED = range(6)
+from pytest import ExitCode
 
 
 def exit_code(ended: int, *problems: int) -> int:
     """Return pytest's own code, else that of the first problem, else 0."""
-    return next((int(code) for code in (ended, *problems) if code), OK)
+    return next((int(code) for code in (ended, *problems) if code), int(ExitCode.OK))

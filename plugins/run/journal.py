@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import Any, List, Sequence, Tuple
 
 import pytest
+from pytest import ExitCode
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.masking import mask_text, mask_words
@@ -45,7 +46,7 @@ from ipubench.plugins.command_line.words import is_worker, measures, typed_words
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.files import JsonLinesFile, read_lines
 from ipubench.plugins.run import resume
-from ipubench.plugins.run.exit_code import NO_TESTS_COLLECTED, OK, TESTS_FAILED, exit_code
+from ipubench.plugins.run.exit_code import exit_code
 from ipubench.plugins.run.results import Run, SessionResults, names_key, run_key
 from ipubench.plugins.selection.selected import case_of
 
@@ -286,5 +287,8 @@ def end_selection(session: pytest.Session) -> int:
     run.results.arrange(run.order)
     if run.order != run.results.selected and not is_worker(session.config):
         run.add({"type": "selected", "cases": run.order})
-    finished = run.results.resumed and session.exitstatus == NO_TESTS_COLLECTED
-    return exit_code(OK if finished else session.exitstatus, TESTS_FAILED if run.broken else OK)
+    finished = run.results.resumed and session.exitstatus == ExitCode.NO_TESTS_COLLECTED
+    return exit_code(
+        ExitCode.OK if finished else session.exitstatus,
+        ExitCode.TESTS_FAILED if run.broken else ExitCode.OK,
+    )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
 import shlex
 from typing import Any, Dict
 
@@ -23,7 +22,7 @@ from ipubench.fixtures.case.masking import (
     secrets_in,
 )
 from ipubench.fixtures.case.options import secrets_of
-from ipubench.plugins.command_line.words import typed_words
+from ipubench.plugins.command_line.words import given_words
 from ipubench.plugins.record.files import storable
 from ipubench.plugins.selection.selected import case_of
 
@@ -49,9 +48,8 @@ mask_terminals()
 
 def remember_command_line(config: pytest.Config) -> None:
     """Note the secrets on the command line."""
-    added = shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))
-    words = [*added, *typed_words(config)]
-    remember(secrets_in([*words, *shlex.split(config.option.against_setup or "")]))
+    setup = shlex.split(config.option.against_setup or "")
+    remember(secrets_in([*given_words(config), *setup]))
 
 
 def mask_report_of(item: pytest.Item, report: Any) -> None:

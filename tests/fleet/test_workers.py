@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Sequence, Set
 
 import pytest
 
-from tests.support.harness import ROOT, Project, run_pytest
+from tests.support.harness import Project, holding, run_pytest
 
 pytest.importorskip("xdist", reason="pytest-xdist is not installed: pip install pytest-xdist")
 
@@ -191,26 +189,13 @@ def test_a_device_that_cannot_be_attached_ends_the_run_once(project: Project) ->
 
 
 def test_the_controller_waits_for_a_device_and_says_who_holds_it(project: Project) -> None:
-    holder = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "import sys; from ipubench.fixtures.devices.lease import lease\n"
-            "with lease(['fake-1'], 1): print('held', flush=True); sys.stdin.read()",
-        ],
-        cwd=str(ROOT),
-        env=project.environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
     words = ("-k", "beta", "--device-timeout=0.5")
     two = {"IPUBENCH_FAKE_COUNT": "2"}
-    outcome = project.run(*words, "-n", "2", env=two).assert_code(4)
-    outcome.line(f"ERROR: the device fake-1 is still held by process {holder.pid}")
-    assert "Traceback" not in outcome.text
-    project.run(*words, "-n", "1", env=two).assert_code(0)
-    holder.communicate()
+    with holding("fake-1", project.environment) as holder:
+        outcome = project.run(*words, "-n", "2", env=two).assert_code(4)
+        outcome.line(f"ERROR: the device fake-1 is still held by process {holder}")
+        assert "Traceback" not in outcome.text
+        project.run(*words, "-n", "1", env=two).assert_code(0)
 
 
 def devices_used(project: Project) -> Set[int]:

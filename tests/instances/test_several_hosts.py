@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Iterator, List
 
 import pytest
 
 from tests.machine.test_process import wait_until_gone
-from tests.support.harness import ROOT, Project
+from tests.support.harness import ROOT, Project, holding
 from tests.support.instances import notes_of, record_of, run, with_instances
 from tests.support.ssh_hosts import SshHost, ssh_hosts, why_not
 
@@ -93,20 +91,9 @@ def test_each_host_holds_its_own_device(together: Project, rack: List[SshHost]) 
     """Another run on one of the hosts has its CPU: the case waits for it as on one host."""
     leases = rack[1].home / "leases"
     leases.mkdir(exist_ok=True)
-    hold = "import sys; from ipubench.fixtures.devices.lease import lease\n"
-    hold += "with lease(['cpu'], 1): print('held', flush=True); sys.stdin.read()"
-    other = subprocess.Popen(
-        [sys.executable, "-c", hold],
-        env={**os.environ, "IPUBENCH_LEASE_DIR": str(leases), "PYTHONPATH": str(ROOT)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    try:
-        assert other.stdout is not None and other.stdout.readline() == b"held\n"
+    environment = {**os.environ, "IPUBENCH_LEASE_DIR": str(leases), "PYTHONPATH": str(ROOT)}
+    with holding("cpu", environment) as other:
         answer = run(together, *BRIEF, "--device-timeout=0.3s", on(rack)).assert_code(1)
         line = answer.line("instance 2 of 2 (process ")
         assert f" on {rack[1].address}): " in line
-        assert f"still held by process {other.pid}" in line
-    finally:
-        other.kill()
-        other.communicate()
+        assert f"still held by process {other}" in line

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.harness import ROOT, Project
+from tests.support.harness import Project, holding
 
 BETA = "bench_fake.py::bench_fake[beta-synthetic]"
 
@@ -240,25 +240,12 @@ def test_a_half_written_line_is_cut_off_and_a_damaged_one_costs_itself(ended: Pr
 
 
 def test_a_held_device_ends_the_run_with_its_holder(project: Project) -> None:
-    holder = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "import sys; from ipubench.fixtures.devices.lease import lease\n"
-            "with lease(['fake-0'], 1): print('held', flush=True); sys.stdin.read()",
-        ],
-        cwd=str(ROOT),
-        env=project.environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
-    outcome = project.run("-k", "beta", "--device-timeout=0.5").assert_code(4)
-    outcome.line(f"waiting for fake-0, held by process {holder.pid}")
-    assert f"the device fake-0 is still held by process {holder.pid}" in outcome.text
-    assert "Traceback" not in outcome.text
-    project.run("-k", "beta", "--device-id=1").assert_code(0)
-    holder.communicate()
+    with holding("fake-0", project.environment) as holder:
+        outcome = project.run("-k", "beta", "--device-timeout=0.5").assert_code(4)
+        outcome.line(f"waiting for fake-0, held by process {holder}")
+        assert f"the device fake-0 is still held by process {holder}" in outcome.text
+        assert "Traceback" not in outcome.text
+        project.run("-k", "beta", "--device-id=1").assert_code(0)
 
 
 @pytest.mark.entry_point

@@ -16,7 +16,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, ClassVar, Dict, List, Mapping, Optional
+from typing import Any, Callable, ClassVar, Dict, Iterator, List, Mapping, Optional
 from unittest import mock
 
 from ipubench.plugins.run.journal import journals
@@ -249,6 +249,25 @@ def run_code(program: str, *words: str, framework: str = "") -> Outcome:
 def _cleaned(environment: Mapping[str, str]) -> Dict[str, str]:
     """Leave out what the tests were started with and no run that they start is meant to have."""
     return {name: value for name, value in environment.items() if name != "PYTEST_ADDOPTS"}
+
+
+@contextlib.contextmanager
+def holding(device: str, environment: Mapping[str, str]) -> Iterator[int]:
+    """Have another process hold a device meanwhile; yield its number."""
+    program = "import sys; from ipubench.fixtures.devices.lease import lease\n"
+    program += f"with lease([{device!r}], 1): print('held', flush=True); sys.stdin.read()"
+    holder = subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=str(ROOT),
+        env=dict(environment),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
+        yield holder.pid
+    finally:
+        holder.communicate()
 
 
 class Project:
