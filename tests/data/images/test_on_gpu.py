@@ -78,7 +78,7 @@ def batches_of(kind: str, decode: Any) -> Iterator[Any]:
 
     def load(feed: ImageFeed) -> Any:
         feeds.append(feed)
-        return image_batches(feed, decode=decode)
+        return image_batches(feed, pin_memory=kind == "cuda", decode=decode)
 
     yield load
     for feed in feeds:

@@ -285,8 +285,9 @@ def test_the_fastest_engine_takes_a_fourth_channel(paths: List[str], torch: Any)
     agree(run(network, raw, "auto", DTYPE, torch), wanted, BOUNDS[DTYPE], torch)
 
 
+@pytest.mark.parametrize("idle", [False, True])
 def test_on_a_gpu_the_next_images_travel_while_the_network_computes(
-    torch: Any, monkeypatch: pytest.MonkeyPatch
+    torch: Any, monkeypatch: pytest.MonkeyPatch, idle: bool
 ) -> None:
     """Without a GPU nothing is recorded, and the order of what is started is what is checked."""
     from ipubench.fixtures.runtimes.torch import cuda_graph
@@ -294,12 +295,15 @@ def test_on_a_gpu_the_next_images_travel_while_the_network_computes(
     started: List[str] = []
     inputs: List[Any] = []
 
+    def replay(name: str, results: Any, work: Any) -> None:
+        started.append(name)
+        results.copy_(work())
+
     def record(work: Any, recorded: Any) -> Any:
         inputs.append(work.args[0])
         results = work()
         graph = SimpleNamespace(results=results)
-        name = f"network {len(inputs)}"
-        graph.replay = lambda: (started.append(name), results.copy_(work()))
+        graph.replay = partial(replay, f"network {len(inputs)}", results, work)
         return graph
 
     class Stream:
@@ -316,6 +320,9 @@ def test_on_a_gpu_the_next_images_travel_while_the_network_computes(
         def record(self, stream: Any) -> None:
             self.name = started[-1]
 
+        def query(self) -> bool:
+            return idle or self.name == "nothing"
+
     monkeypatch.setattr(cuda_graph, "record", record)
     for name, value in (("Stream", Stream), ("Event", Event), ("current_stream", Stream)):
         monkeypatch.setattr(torch.cuda, name, value)
@@ -324,8 +331,9 @@ def test_on_a_gpu_the_next_images_travel_while_the_network_computes(
     assert [float(run(torch.tensor([value]))) for value in (1.0, 2.0, 3.0)] == [2.0, 4.0, 6.0]
     assert inputs[0].data_ptr() != inputs[1].data_ptr()
     waits = [line for line in started if line != "waits for the images"]
-    assert waits[0::2] == ["waits for nothing", "waits for nothing", "waits for network 1"]
-    assert waits[1::2] == ["network 1", "network 2", "network 1"]
+    second = "network 1" if idle else "nothing"
+    assert waits[0::2] == ["waits for nothing", f"waits for {second}", "waits for network 1"]
+    assert waits[1::2] == ["network 1", "network 1" if idle else "network 2", "network 1"]
 
 
 @pytest.mark.parametrize("from_host", [True, False])
