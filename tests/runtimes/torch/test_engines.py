@@ -317,7 +317,7 @@ def test_on_a_gpu_the_next_images_travel_while_the_network_computes(
         def __init__(self) -> None:
             self.name = "nothing"
 
-        def record(self, stream: Any) -> None:
+        def record(self) -> None:
             self.name = started[-1]
 
         def query(self) -> bool:
@@ -330,10 +330,12 @@ def test_on_a_gpu_the_next_images_travel_while_the_network_computes(
     run = cuda_graph.TakingTurns(lambda images: images * 2, torch.zeros(1))
     assert [float(run(torch.tensor([value]))) for value in (1.0, 2.0, 3.0)] == [2.0, 4.0, 6.0]
     assert inputs[0].data_ptr() != inputs[1].data_ptr()
-    waits = [line for line in started if line != "waits for the images"]
-    second = "network 1" if idle else "nothing"
-    assert waits[0::2] == ["waits for nothing", f"waits for {second}", "waits for network 1"]
-    assert waits[1::2] == ["network 1", "network 1" if idle else "network 2", "network 1"]
+    first, second = "network 1", "network 2"
+    if idle:
+        assert started == [first] * 3
+    else:
+        beside = [[f"waits for {name}", "waits for the images"] for name in ("nothing", first)]
+        assert started == [first, *beside[0], second, *beside[1], first]
 
 
 @pytest.mark.parametrize("from_host", [True, False])
