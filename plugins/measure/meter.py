@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Optional
 
 from ipubench.fixtures.case.cases import effective_options
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure.base import BatchFacts, CaseRun, StepMeter
 from ipubench.plugins.measure.disturbance import Disturbance, is_enough
@@ -63,7 +64,7 @@ class Meter(StepMeter):
         #: The share of a batch's items that is left where it was made lighter.
         self._share = 1.0
         self._clock = self.device.clock  # of the rounds
-        self._budget = float(self.config.option.budget)
+        self._budget = float(options_of(self.config).budget)
 
     def work_on(self, step: Step, facts: BatchFacts) -> None:
         """Measure the step, close it and write its record."""
@@ -159,7 +160,7 @@ class Meter(StepMeter):
 
     def _rounds(self, warm: WarmUp, step: Step) -> Rounds:
         """Return the rule that ends the rounds, and the canary before each."""
-        precision = self.config.option.target_precision
+        precision = options_of(self.config).target_precision
         limits = Limits(self._budget, precision, self._steps(), step.most_rounds)
         canary = None if step.prefetched_batches else step.canary()
         watching = Disturbance.of(self.device)

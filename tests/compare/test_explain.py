@@ -15,6 +15,7 @@ from ipubench.plugins.command_line.words import above_key
 from ipubench.plugins.compare import explain
 from ipubench.plugins.record.files import JsonLinesFile
 from ipubench.plugins.run.results import Run, SessionResults
+from tests.support.command_line import given_options
 from tests.support.harness import Project, SuiteServer
 
 # Many runs of the suite; the older Python leaves them out (make test38).
@@ -48,7 +49,7 @@ def test_cases_of_one_identifier_keep_their_traces(
     run = Run(JsonLinesFile(tmp_path / "run-1.jsonl"), SessionResults())
     config: Any = SimpleNamespace(
         stash={above_key: {"a.py::a[net]": "a", "b.py::b[net]": "b"}},
-        option=SimpleNamespace(results_dir=str(tmp_path)),
+        option=given_options(results_dir=str(tmp_path)),
         invocation_params=SimpleNamespace(dir=tmp_path),
     )
 

@@ -20,6 +20,7 @@ from ipubench.plugins.measure.alternating import (
 from ipubench.plugins.measure.peaks import Peaks
 from ipubench.plugins.measure.rounds import Calibrated, Limits
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
+from tests.support.command_line import given_options
 
 
 class Member:
@@ -88,7 +89,7 @@ def test_calls_of_the_length_that_both_sides_take_were_rounds_already(
 
     monkeypatch.setattr(meter, "calibrate", calibrate)
     device, member = FakeDevice(0), Member(("warm_up", ordered))
-    config = SimpleNamespace(option=SimpleNamespace(budget=5.0))
+    config = SimpleNamespace(option=given_options(budget=5.0))
     case_run: Any = SimpleNamespace(
         item=SimpleNamespace(config=config), case=None, benchmark=None, device=device
     )
