@@ -35,6 +35,7 @@ from ipubench.plugins.measure.rounds import (
     calibrate,
     canary_times,
     first_calls,
+    target_seconds,
     warm_up,
 )
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter
@@ -156,7 +157,7 @@ class Meter(StepMeter):
         if not calibrated:
             return Calibrated()
         longest = LONGEST_ROUND_SHARE * self._budget
-        return calibrate(step, self.device.clock, most_seconds=longest)
+        return calibrate(step, self.device.clock, target_seconds(self._budget), longest)
 
     def _rounds(self, warm: WarmUp, step: Step) -> Rounds:
         """Return the rule that ends the rounds, and the canary before each."""

@@ -83,7 +83,7 @@ def test_threads_that_spin_after_their_work_are_waited_for(
 def test_calls_of_the_length_that_both_sides_take_were_rounds_already(
     ordered: int, rounds: List[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def calibrate(step: Any, clock: Any, most_seconds: float) -> Calibrated:
+    def calibrate(step: Any, clock: Any, target: float, most_seconds: float) -> Calibrated:
         step.batches_per_step = 10
         return Calibrated([0.1], batches=30)
 
