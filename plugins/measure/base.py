@@ -186,7 +186,7 @@ class StepMeter(ABC):
             None if flops is None else _amount("flops", flops, or_zero=True),
             latency_from_throughput,
         )
-        in_loop = work.in_running_loop() if isinstance(work, CallStep) else None
+        in_loop = work.use_running_loop() if isinstance(work, CallStep) else None
         if in_loop is not None:
             return self._work_beside(in_loop, work, facts)
         with untraced() as traced:
@@ -197,9 +197,9 @@ class StepMeter(ABC):
 
     async def _work_beside(self, in_loop: InLoop, work: Step, facts: BatchFacts) -> None:
         with untraced() as traced:
-            await in_loop.beside(partial(self.work_on, work, facts))
+            await in_loop.run_in_thread(partial(self.work_on, work, facts))
         if traced:
-            await in_loop.beside(in_loop)
+            await in_loop.run_in_thread(in_loop)
 
     @abstractmethod
     def work_on(self, step: Step, facts: BatchFacts) -> None:

@@ -125,4 +125,4 @@ def test_a_folder_that_cannot_be_made_ends_the_run_before_it_measures(project: P
 
 def test_a_runtime_without_a_graph_says_so(project: Project) -> None:
     outcome = project.run("--save-graph=graphs", "-k", "beta-synthetic").assert_code(1)
-    outcome.line("--save-graph: FakeStep has no graph that can be saved")
+    outcome.line("--save-graph: FakeStep has no graph to save")
