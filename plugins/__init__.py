@@ -34,7 +34,7 @@ MARKERS = (
     "popart: cases on PopART, or on a host its ONNX graphs",
     "torch: cases on PyTorch",
     "triton: cases behind a Triton Inference Server",
-    "spec: entries of a benchmarks.yml file (docs/how-to/benchmarks-yml.md)",
+    "spec: entries of a benchmarks.yml file",
     "ipus(n): cases whose configuration needs n IPUs",
     "sweep: cases that a usual run leaves out, run with --sweep",
     "quick: a few minutes across the whole suite (-m quick)",

@@ -129,7 +129,7 @@ def _add_hosts(group: _Group) -> None:
     group.addoption(
         "--hosts",
         metavar="FILE",
-        help="measure on these hosts, one a line (docs/how-to/fleet.md); or --tx ssh=HOST for each",
+        help="measure on the hosts that this file lists, one a line; or --tx ssh=HOST for each",
     )
     group.addoption(
         "--each-host",

@@ -168,7 +168,7 @@ def refuse_idle_options(config: pytest.Config, items: List[pytest.Item]) -> None
     if given and not any(map(_may_measure, items)):
         raise pytest.UsageError(
             f"{given[0]}: no selected test measures anything; a test measures with the fixture "
-            "benchmark or meter (docs/how-to/own-repository.md)"
+            "benchmark or meter"
         )
 
 
