@@ -25,19 +25,19 @@ from ipubench.plugins.compare.fresh_processes import (
     seconds_of_fresh,
 )
 from ipubench.plugins.compare.policy import compared_extra_info, has_gate, thresholds_of
-from ipubench.plugins.gate import paired
-from ipubench.plugins.gate.paired import Benchmark, Sides
-from ipubench.plugins.gate.rule import TIME_OVER
-from ipubench.plugins.measure.by_pytest_benchmark import AS_THE_TEST_SAYS
-from ipubench.plugins.processes.alternating import (
+from ipubench.plugins.elsewhere.alternating import (
     AlternatingProcesses,
     UnfitError,
     steps_of,
     why_not_alternating,
 )
-from ipubench.plugins.processes.fresh import FreshError, measure_again
-from ipubench.plugins.processes.other_python import Environment, find, find_revision, python_of
-from ipubench.plugins.processes.revision import PREFIX, is_this_checkout
+from ipubench.plugins.elsewhere.place import HERE, Place, find, find_revision, python_of
+from ipubench.plugins.elsewhere.remote_case import FreshError, RemoteCase
+from ipubench.plugins.elsewhere.revision import PREFIX, is_this_checkout
+from ipubench.plugins.gate import paired
+from ipubench.plugins.gate.paired import Benchmark, Sides
+from ipubench.plugins.gate.rule import TIME_OVER
+from ipubench.plugins.measure.by_pytest_benchmark import AS_THE_TEST_SAYS
 from ipubench.plugins.record import host_process
 from ipubench.plugins.record.record import ITSELF, THROUGHPUT, record_of
 from ipubench.plugins.record.text import percent, short_number
@@ -55,7 +55,7 @@ class Against:
     """The other side, and how a case is compared with it."""
 
     config: pytest.Config
-    environment: Environment
+    environment: Place
     #: Why cases did not alternate round by round, and how many.
     not_alternated: Counter[str] = field(default_factory=Counter)
 
@@ -229,8 +229,9 @@ class Comparison:
         found: Dict[bool, Benchmark] = {}
         for here in (first, not first):
             self._say(f"measuring {'here' if here else 'there'}")
-            elsewhere = None if here else self.against.environment
-            found[here] = measure_again(self.config, self.item.nodeid, elsewhere, self.name)
+            place = HERE if here else self.against.environment
+            case = RemoteCase(self.config, self.item.nodeid, place)
+            found[here] = case.measured(self.name)[self.name]
         return Sides(found[True], found[False], first)
 
 

@@ -25,9 +25,9 @@ from ipubench.fixtures.devices.lease import lease
 from ipubench.fixtures.instances.controller import Instances
 from ipubench.fixtures.instances.failures import InstanceError
 from ipubench.fixtures.instances.plan import alone
+from ipubench.plugins.elsewhere.alternating import HERE, THERE, TwoProcesses
+from ipubench.plugins.elsewhere.remote_case import child_environment
 from ipubench.plugins.gate.adjacent import AdjacentRounds
-from ipubench.plugins.processes.alternating import HERE, THERE, TwoProcesses
-from ipubench.plugins.processes.fresh import fresh_environment
 from ipubench.plugins.record.text import Parser, duration
 from scripts.gate_study.collect import (
     CASES,
@@ -86,7 +86,7 @@ class PoolPair(TwoProcesses):
 
     def _process(self, name: str) -> Instances:
         program = partial(_command, self.cases, str(self.folder / "results"))
-        plan = alone(name, ROOT, fresh_environment())
+        plan = alone(name, ROOT, child_environment())
         return Instances(plan, program, self.folder / name.split()[-1])
 
     def _most_seconds(self) -> float:

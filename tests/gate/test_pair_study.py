@@ -11,9 +11,9 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 
+from ipubench.plugins.elsewhere.alternating import HERE, THERE
 from ipubench.plugins.gate import paired
 from ipubench.plugins.gate.adjacent import AdjacentRounds, Side
-from ipubench.plugins.processes.alternating import HERE, THERE
 from ipubench.plugins.record.verdict import INCONCLUSIVE, REGRESSED
 from scripts.gate_study import pairs
 from scripts.gate_study.collect_pairs import PoolPair

@@ -10,9 +10,8 @@ import pytest
 
 from ipubench.fixtures.case.cases import case_key
 from ipubench.fixtures.instances.failures import InstanceError
-from ipubench.plugins.gate.adjacent import AdjacentRounds
-from ipubench.plugins.processes import alternating as processes
-from ipubench.plugins.processes.alternating import (
+from ipubench.plugins.elsewhere import alternating as processes
+from ipubench.plugins.elsewhere.alternating import (
     HERE,
     THERE,
     AlternatingProcesses,
@@ -20,8 +19,9 @@ from ipubench.plugins.processes.alternating import (
     UnfitError,
     steps_of,
 )
-from ipubench.plugins.processes.fresh import FreshError
-from ipubench.plugins.processes.only_from import USAGE_ERROR
+from ipubench.plugins.elsewhere.only_from import USAGE_ERROR
+from ipubench.plugins.elsewhere.remote_case import FreshError
+from ipubench.plugins.gate.adjacent import AdjacentRounds
 
 #: What each side of a test answers, and in which order they were asked.
 Asked = List[Tuple[str, str, Any]]

@@ -12,6 +12,7 @@ import random
 import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Tuple, TypeVar
 
@@ -27,19 +28,17 @@ from ipubench.fixtures.machine.contention import Contention
 from ipubench.fixtures.machine.processor import allowed_cpus
 from ipubench.fixtures.machine.state import copy_look
 from ipubench.fixtures.machine.watch import Watch
-from ipubench.plugins.gate.adjacent import LEAST_COMPARABLE, AdjacentRounds
-from ipubench.plugins.processes import only_from
-from ipubench.plugins.processes.fresh import (
+from ipubench.plugins.elsewhere import only_from
+from ipubench.plugins.elsewhere import place as places
+from ipubench.plugins.elsewhere.place import Place
+from ipubench.plugins.elsewhere.remote_case import (
     FreshError,
+    RemoteCase,
     cpus_key,
-    folder_of,
-    fresh_command,
-    fresh_environment,
     known_reason,
-    most_seconds,
     running_on,
 )
-from ipubench.plugins.processes.other_python import Environment
+from ipubench.plugins.gate.adjacent import LEAST_COMPARABLE, AdjacentRounds
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.selection.order import SERVERS
 from ipubench.plugins.selection.selected import case_of
@@ -54,7 +53,7 @@ class UnfitError(Exception):
     """The step of a case cannot take turns; the text says why."""
 
 
-def why_not_alternating(item: pytest.Item, device: str, elsewhere: Environment) -> str:
+def why_not_alternating(item: pytest.Item, device: str, elsewhere: Place) -> str:
     """Return why a case is measured in whole processes in turns, in words; '' where it is not."""
     case = case_of(item)
     if sys.platform != "linux":
@@ -165,7 +164,7 @@ class AlternatingProcesses(TwoProcesses):
 
     config: pytest.Config
     nodeid: str
-    elsewhere: Environment
+    elsewhere: Place
     _folder: Path = field(default=Path(), init=False)  # while it is used
 
     def __enter__(self) -> AlternatingProcesses:
@@ -207,21 +206,14 @@ class AlternatingProcesses(TwoProcesses):
         return found
 
     def _process(self, name: str) -> Instances:
-        elsewhere = None if name == HERE else self.elsewhere
-        results = str(self._folder / "results")
-        side = name.split()[-1]
-        cache = self._folder / f"cache-{side}"
-        command = fresh_command(self.config, self.nodeid, results, cache, elsewhere)
-        plan = alone(name, folder_of(self.config, elsewhere), fresh_environment(elsewhere))
-
-        def program(address: str) -> List[str]:
-            # Nothing is captured: all output belongs into the log.
-            return [*command, "-s", f"--instance={address}"]
-
+        place = places.HERE if name == HERE else self.elsewhere
+        case, side = RemoteCase(self.config, self.nodeid, place), name.split()[-1]
+        plan = alone(name, case.folder, case.environment)
+        program = partial(case.command, self._folder / "results", self._folder / f"cache-{side}")
         return Instances(plan, program, self._folder / side)
 
     def _most_seconds(self) -> float:
-        return most_seconds(self.config, self.nodeid)
+        return RemoteCase(self.config, self.nodeid).most_seconds
 
     @contextlib.contextmanager
     def _blaming(self, name: str) -> Iterator[None]:
