@@ -26,12 +26,12 @@ from ipubench.plugins.compare.fresh_processes import (
 )
 from ipubench.plugins.compare.policy import compared_extra_info, has_gate, thresholds_of
 from ipubench.plugins.elsewhere.alternating import (
-    AlternatingProcesses,
     UnfitError,
     steps_of,
+    taking_turns,
     why_not_alternating,
 )
-from ipubench.plugins.elsewhere.place import HERE, Place, find, find_revision, python_of
+from ipubench.plugins.elsewhere.place import Place, find, find_revision, python_of
 from ipubench.plugins.elsewhere.remote_case import FreshError, RemoteCase
 from ipubench.plugins.elsewhere.revision import PREFIX, is_this_checkout
 from ipubench.plugins.gate import paired
@@ -117,6 +117,8 @@ class Comparison:
         self.config = against.config
         self.item = item
         self.progress = progress
+        self.here = RemoteCase(self.config, item.nodeid)
+        self.there = RemoteCase(self.config, item.nodeid, against.environment)
         self.thresholds = thresholds_of(item)
         self.cap = max(self.config.option.gate_cap, paired.LEAST_PAIRS)
         self.measured: List[Sides] = []
@@ -214,11 +216,7 @@ class Comparison:
     def _alternate(self, first: bool) -> Sides:
         """Measure a pair whose rounds alternate."""
         option = self.config.option
-        processes = AlternatingProcesses(
-            self.device, self._say, self.config, self.item.nodeid, self.against.environment
-        )
-        with processes:
-            processes.start(first)
+        with taking_turns(self.here, self.there, first, self.device, self._say) as processes:
             self._say("taking turns")
             rounds = processes.measure(option.budget, option.target_precision, steps_of(self.item))
             here, there = processes.benchmarks(rounds, first)
@@ -229,8 +227,7 @@ class Comparison:
         found: Dict[bool, Benchmark] = {}
         for here in (first, not first):
             self._say(f"measuring {'here' if here else 'there'}")
-            place = HERE if here else self.against.environment
-            case = RemoteCase(self.config, self.item.nodeid, place)
+            case = self.here if here else self.there
             found[here] = case.measured(self.name)[self.name]
         return Sides(found[True], found[False], first)
 

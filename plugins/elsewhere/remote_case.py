@@ -13,6 +13,7 @@ import contextlib
 import math
 import os
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence
 
@@ -21,6 +22,8 @@ import pytest
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.sources import for_other_folders
 from ipubench.fixtures.devices import INHERIT_VARIABLE
+from ipubench.fixtures.instances.controller import Instances
+from ipubench.fixtures.instances.plan import alone
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.machine.process import LAST_LINES, TIDY_SECONDS, ServerProcess
@@ -161,6 +164,15 @@ class RemoteCase:
             finally:
                 process.stop()
             return Outcome(code, process.last_lines(MOST_LINES), lines_in(results))
+
+    def directed(self, name: str, folder: Path) -> Instances:
+        """Return its process as one that obeys orders, not started yet; messages call it ``name``.
+
+        What it leaves is in ``folder``, each process's under its name.
+        """
+        logs = folder / name.replace(" ", "-")
+        program = partial(self.command, folder / "results", logs.with_suffix(".cache"))
+        return Instances(alone(name, self.folder, self.environment), program, logs)
 
     def measured(self, name: str = "") -> Dict[str, Dict[str, Any]]:
         """Return by name all that its test measures in one fresh process, with ``name`` among them.
