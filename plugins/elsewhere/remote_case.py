@@ -21,7 +21,7 @@ import pytest
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.sources import for_other_folders
-from ipubench.fixtures.devices import INHERIT_VARIABLE
+from ipubench.fixtures.devices import lent
 from ipubench.fixtures.instances.controller import Instances
 from ipubench.fixtures.instances.plan import alone
 from ipubench.fixtures.machine import scratch
@@ -248,7 +248,7 @@ def running_on(cpus: FrozenSet[int]) -> Iterator[None]:
 def child_environment(place: Place = HERE) -> Dict[str, str]:
     """Return this process's environment, less pytest options that would apply once more."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
-    return place.variables({**for_other_folders(kept), INHERIT_VARIABLE: str(os.getpid())})
+    return place.variables(lent(for_other_folders(kept)))
 
 
 def for_another_folder(words: Sequence[str], here: Path) -> List[str]:

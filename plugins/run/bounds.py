@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import os
 import time
 from typing import Any, Dict, Iterator, Optional, Tuple
 
 import pytest
 
-from ipubench.fixtures.devices import INHERIT_VARIABLE
+from ipubench.fixtures import devices
 from ipubench.plugins.command_line.words import is_worker
 from ipubench.plugins.record.text import duration_text
 from ipubench.plugins.run.results import run_key
@@ -42,7 +41,7 @@ started_key = pytest.StashKey[bool]()
 
 def note_parent(config: pytest.Config) -> None:
     """Note whether a run has started this process, which a worker's own variables would hide."""
-    inherits = INHERIT_VARIABLE in os.environ and not is_worker(config)
+    inherits = devices.borrows() and not is_worker(config)
     config.stash[started_key] = inherits or config.option.instance is not None
     config.stash[timeouts_key] = {}
 
