@@ -20,6 +20,7 @@ from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequ
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.data.sources import for_other_folders
 from ipubench.fixtures.devices import lent
 from ipubench.fixtures.instances.controller import Instances
@@ -92,7 +93,7 @@ class RemoteCase:
     @property
     def most_seconds(self) -> float:
         """Return how long its process may take, given what the first one took."""
-        option, run = self.config.option, self.config.stash.get(run_key, None)
+        option, run = options_of(self.config), self.config.stash.get(run_key, None)
         first = run.results.benchmarks.get(self.nodeid) if run is not None else None
         spent = spent_of(first).values() if first is not None else ()
         measuring = math.fsum([option.budget, *spent])
@@ -128,7 +129,7 @@ class RemoteCase:
             "--sweep",
             f"--results-dir={results}",
             *measuring,
-            *(["--zero-values"] if config.option.zero_values else []),
+            *(["--zero-values"] if options_of(config).zero_values else []),
             *benchmark_arguments(config),
             *own_arguments(config, all_words(config)),
             # Without the plugin the setting would be an unknown one.

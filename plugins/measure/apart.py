@@ -20,6 +20,7 @@ from typing import Any, Counter, Iterator, List, Optional, Tuple
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError, counted
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.devices import IPU_KINDS
 from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.machine.process import LAST_LINES
@@ -152,7 +153,7 @@ def _results_folder(item: pytest.Function) -> Iterator[Path]:
     Logs stay, as those of this process do. Raises CaseError where the folder cannot be made.
     """
     case: Any = case_of(item)
-    results = user_path(item.config.option.results_dir).absolute()
+    results = user_path(options_of(item.config).results_dir).absolute()
     journal = item.config.stash[run_key].journal.path.stem
     folder = results / "apart" / journal / f"{item.path.stem}-{case.id}"
     try:

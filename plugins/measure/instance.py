@@ -15,6 +15,7 @@ from typing import Any, Callable, ContextManager, Dict, Generator, List, Optiona
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.data.provider import part_key
 from ipubench.fixtures.devices import borrow
 from ipubench.fixtures.instances.instance import Instance
@@ -41,10 +42,11 @@ def join_instances(config: pytest.Config) -> None:
         return instance_command(config, nodeid, address, scratch.make("cache"))
 
     config.stash[command_key] = command
-    if config.option.instance is None:
+    address = options_of(config).instance
+    if address is None:
         return
     try:
-        member = Instance(config.option.instance, os.environ)
+        member = Instance(address, os.environ)
     except CaseError as error:
         raise pytest.UsageError(str(error)) from None
     config.stash[member_key] = member
@@ -66,7 +68,8 @@ def instance_command(
 ) -> List[str]:
     """Return the command that runs one case as an instance of the run at an address."""
     case = RemoteCase(config, nodeid, words=looking_inside_arguments(config, nodeid))
-    return case.command(Path(config.option.results_dir).absolute(), cache_dir, address)
+    results = Path(options_of(config).results_dir).absolute()
+    return case.command(results, cache_dir, address)
 
 
 class InstanceMeter(StepMeter):
@@ -86,7 +89,7 @@ class InstanceMeter(StepMeter):
 
     def _own_reports(self) -> ContextManager[None]:
         """With ``--profile``: have the device report into a folder of this instance alone."""
-        root = self.config.option.profile
+        root = options_of(self.config).profile
         if root is None:
             return contextlib.nullcontext()
         folder = own_folder(folder_of("--profile", root, self.item), self._member.rank)

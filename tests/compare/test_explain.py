@@ -16,6 +16,7 @@ from ipubench.plugins.compare import explain
 from ipubench.plugins.elsewhere.remote_case import Outcome, RemoteCase
 from ipubench.plugins.record.files import JsonLinesFile
 from ipubench.plugins.run.results import Run, SessionResults
+from tests.support.command_line import given_options
 from tests.support.harness import Project, SuiteServer
 
 # Many runs of the suite; the older Python leaves them out (make test38).
@@ -49,7 +50,7 @@ def test_cases_of_one_identifier_keep_their_traces(
     run = Run(JsonLinesFile(tmp_path / "run-1.jsonl"), SessionResults())
     config: Any = SimpleNamespace(
         stash={above_key: {"a.py::a[net]": "a", "b.py::b[net]": "b"}},
-        option=SimpleNamespace(results_dir=str(tmp_path)),
+        option=given_options(results_dir=str(tmp_path)),
         invocation_params=SimpleNamespace(dir=tmp_path),
     )
 

@@ -12,12 +12,14 @@ from typing import Any, Dict, Optional
 import pytest
 
 from ipubench.plugins.benchmarks_yml.command import base_environment
+from ipubench.plugins.command_line.words import MEASURING_OPTIONS
 from ipubench.plugins.elsewhere import remote_case
 from ipubench.plugins.elsewhere.place import HERE, Place
 from ipubench.plugins.elsewhere.remote_case import CACHE, RemoteCase, child_environment, cpus_key
 from ipubench.plugins.elsewhere.revision import Revision
 from ipubench.plugins.run.results import run_key
 from tests.run.test_interruption import is_running
+from tests.support.command_line import given_options
 from tests.support.harness import QUIETLY, Project
 
 WITH_CHILDREN = """
@@ -91,6 +93,7 @@ def test_a_plugin_of_the_run_is_one_of_its_fresh_processes(project: Project) -> 
 def run_in(folder: Path, first: Optional[Dict[str, Any]] = None, **options: Any) -> Any:
     """Stand for the configuration of a run that began in ``images`` of a project."""
     given = {
+        **dict.fromkeys(MEASURING_OPTIONS),
         **{"budget": 5.0, "dataset_dir": "data", "case_options": ["size=64", "xla=on"]},
         **{"wait_for_quiet": None, "zero_values": False, "importmode": "prepend", "plugins": []},
         **options,
@@ -100,8 +103,7 @@ def run_in(folder: Path, first: Optional[Dict[str, Any]] = None, **options: Any)
         rootpath=folder,
         inipath=folder / "pytest.ini",
         invocation_params=SimpleNamespace(dir=folder / "images", args=["--benchmark-disable-gc"]),
-        option=SimpleNamespace(**given),
-        getoption=given.get,
+        option=given_options(**given),
         getini=lambda _: [],
         pluginmanager=SimpleNamespace(hasplugin=lambda name: name == given.get("has")),
         stash={
