@@ -17,7 +17,7 @@ import pytest
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.data.provider import part_key
-from ipubench.fixtures.devices import borrow
+from ipubench.fixtures.devices import INHERIT_VARIABLE
 from ipubench.fixtures.instances.instance import Instance
 from ipubench.fixtures.instances.step import own_folder
 from ipubench.fixtures.machine import scratch
@@ -60,7 +60,7 @@ def join_instances(config: pytest.Config) -> None:
     config.pluginmanager.register(FailureReporter(member))
     if not member.leads_its_host:
         # The run, or the first instance of its host, holds the device for all of us.
-        borrow(os.getppid())
+        os.environ[INHERIT_VARIABLE] = str(os.getppid())
 
 
 def instance_command(
@@ -68,8 +68,7 @@ def instance_command(
 ) -> List[str]:
     """Return the command that runs one case as an instance of the run at an address."""
     case = RemoteCase(config, nodeid, words=looking_inside_arguments(config, nodeid))
-    results = Path(options_of(config).results_dir).absolute()
-    return case.command(results, cache_dir, address)
+    return case.command(Path(options_of(config).results_dir).absolute(), cache_dir, address)
 
 
 class InstanceMeter(StepMeter):
