@@ -16,6 +16,7 @@ import pytest
 
 from ipubench.fixtures.case.cases import MEASURING, REACHING
 from ipubench.fixtures.case.masking import parameter_name
+from ipubench.fixtures.command_line import PREFIX
 from ipubench.fixtures.devices import INHERIT_VARIABLE
 from ipubench.plugins.command_line import options, spelling
 from ipubench.plugins.command_line.words import MEASURING_OPTIONS, PART, given_arguments
@@ -59,7 +60,8 @@ class Waiting:
     """Registers plugins/session.py as soon as the command line or a test asks for it."""
 
     def __init__(self, defaults: Dict[str, Any]) -> None:
-        self._defaults = {k: v for k, v in defaults.items() if k not in MEASURING_OPTIONS}
+        measuring = [PREFIX + name for name in MEASURING_OPTIONS]
+        self._defaults = {k: v for k, v in defaults.items() if k not in measuring}
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config: pytest.Config) -> None:
