@@ -20,12 +20,12 @@ import pytest
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.instances.controller import Instances
 from ipubench.fixtures.instances.failures import InstanceError
-from ipubench.fixtures.instances.plan import alone, instances_of
+from ipubench.fixtures.instances.plan import instances_of, single_process
 from ipubench.fixtures.instances.protocol import ALTERNATING
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.contention import Contention
 from ipubench.fixtures.machine.processor import allowed_cpus
-from ipubench.fixtures.machine.state import copy_look
+from ipubench.fixtures.machine.state import copy_timer
 from ipubench.fixtures.machine.watch import Watch
 from ipubench.plugins.gate.adjacent import LEAST_COMPARABLE, AdjacentRounds
 from ipubench.plugins.processes import only_from
@@ -96,7 +96,7 @@ class TwoProcesses(ABC):
                 self._sides[name].launch()
         for name in _names(here_first):
             with self._blaming(name):
-                self._sides[name].meet()
+                self._sides[name].wait_until_connected()
 
     def prepare(self, here_first: bool) -> None:
         """Make both steps of a case ready; what is timed is never side by side.
@@ -140,7 +140,7 @@ class TwoProcesses(ABC):
     def _order(self, name: str, order: str, argument: Any = None) -> Any:
         """Give one side an order; return its answer."""
         with self._blaming(name):
-            return self._sides[name].order(order, argument, self._most_seconds())[0]
+            return self._sides[name].command(order, argument, self._most_seconds())[0]
 
     @abstractmethod
     def _process(self, name: str) -> Instances:
@@ -212,7 +212,7 @@ class AlternatingProcesses(TwoProcesses):
         side = name.split()[-1]
         cache = self._folder / f"cache-{side}"
         command = fresh_command(self.config, self.nodeid, results, cache, elsewhere)
-        plan = alone(name, folder_of(self.config, elsewhere), fresh_environment(elsewhere))
+        plan = single_process(name, folder_of(self.config, elsewhere), fresh_environment(elsewhere))
 
         def program(address: str) -> List[str]:
             # Nothing is captured: all output belongs into the log.
@@ -255,7 +255,7 @@ class Contended(Watch):
         contention = Contention(cpus=frozenset(allowed_cpus()))
         # A fake device's time is not the machine's.
         counted = device != "fake" and contention.available
-        return cls(contention if counted else None, copy_look() if device == "cpu" else None)
+        return cls(contention if counted else None, copy_timer() if device == "cpu" else None)
 
     def complete(self, rounds: AdjacentRounds) -> None:
         """Give all rounds so far the shares that others took of them."""

@@ -19,7 +19,7 @@ from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequ
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.data.sources import for_other_folders
+from ipubench.fixtures.data.sources import with_absolute_folders
 from ipubench.fixtures.devices import INHERIT_VARIABLE
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import user_path
@@ -181,7 +181,7 @@ def run_bounded(
     when this returns or raises. Raises ScratchError.
     """
     # No pipe, whose end would wait for a server that a case has left behind.
-    with scratch.nameless_file() as output:
+    with scratch.unnamed_file() as output:
         try:
             process = subprocess.Popen(
                 command,
@@ -236,7 +236,7 @@ def running_on(cpus: FrozenSet[int]) -> Iterator[None]:
 def fresh_environment(elsewhere: Optional[Environment] = None) -> Dict[str, str]:
     """Return this process's environment, less pytest options that would apply once more."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
-    ours = {**for_other_folders(kept), INHERIT_VARIABLE: str(os.getpid())}
+    ours = {**with_absolute_folders(kept), INHERIT_VARIABLE: str(os.getpid())}
     return elsewhere.variables(ours) if elsewhere is not None else ours
 
 

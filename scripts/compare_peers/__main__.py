@@ -148,7 +148,7 @@ def section(job: Job) -> tables.Section:
 
 def measured(job: Job, command: Sequence[str] = WORKER) -> Iterator[Row]:
     """Yield the rows of a worker; the last one says so if the worker did not end well."""
-    with scratch.nameless_file() as errors:
+    with scratch.unnamed_file() as errors:
         worker = subprocess.Popen(
             [*command, json.dumps(dataclasses.asdict(job))],
             cwd=str(IMPORT_ROOT),

@@ -24,7 +24,7 @@ from typing import Any, ContextManager, Dict, Iterator, List, Sequence
 from ipubench.fixtures.devices.lease import lease
 from ipubench.fixtures.instances.controller import Instances
 from ipubench.fixtures.instances.failures import InstanceError
-from ipubench.fixtures.instances.plan import alone
+from ipubench.fixtures.instances.plan import single_process
 from ipubench.plugins.gate.adjacent import AdjacentRounds
 from ipubench.plugins.processes.alternating import HERE, THERE, TwoProcesses
 from ipubench.plugins.processes.fresh import fresh_environment
@@ -86,7 +86,7 @@ class PoolPair(TwoProcesses):
 
     def _process(self, name: str) -> Instances:
         program = partial(_command, self.cases, str(self.folder / "results"))
-        plan = alone(name, ROOT, fresh_environment())
+        plan = single_process(name, ROOT, fresh_environment())
         return Instances(plan, program, self.folder / name.split()[-1])
 
     def _most_seconds(self) -> float:
