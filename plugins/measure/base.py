@@ -19,7 +19,9 @@ import pytest
 from ipubench.fixtures.case.cases import Case, config_hash, effective_options
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.options import plain_options
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.devices.base import Device
+from ipubench.fixtures.machine.frames import left_out
 from ipubench.fixtures.runtimes.call import CallStep
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.command_line.words import worker_count
@@ -42,6 +44,8 @@ from ipubench.plugins.selection.selected import framework_of
 
 if TYPE_CHECKING:
     from ipubench.fixtures.runtimes.loop import InLoop
+
+__tracebackhide__ = left_out
 #: What a record says of ``--wait-for-quiet``.
 quiet_key = pytest.StashKey[Any]()
 
@@ -88,7 +92,7 @@ class CaseRun:
     def wait_for_quiet(self) -> None:
         """With ``--wait-for-quiet``: wait until others leave the machine alone, or that long."""
         config = self.item.config
-        most, progress = config.option.wait_for_quiet, config.stash[progress_key]
+        most, progress = options_of(config).wait_for_quiet, config.stash[progress_key]
         if most is None:
             return
         with config.stash[spent_key].during("quiet"), unbounded(config):

@@ -9,6 +9,7 @@ from typing import Any, Dict
 import pytest
 from pytest import ExitCode
 
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.files import check_writable, user_path
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.baseline.runs import facts_of
@@ -30,7 +31,7 @@ def check_places(config: pytest.Config) -> None:
     config.stash[started_key] = time.time()
     if only_lists(config) or is_worker(config):
         return
-    folder, document = config.option.report, config.option.benchmark_json
+    folder, document = options_of(config).report, config.option.benchmark_json
     try:
         if folder is not None:
             check(user_path(folder))
@@ -71,7 +72,7 @@ def write_reports(session: pytest.Session) -> int:
     if run is None:
         return ExitCode.OK
     run.add(_end_of(session))
-    folder = session.config.option.report
+    folder = options_of(session.config).report
     if folder is None:
         return ExitCode.OK
     if not run.results.worth_a_report:

@@ -10,6 +10,7 @@ import pytest
 
 from ipubench.fixtures.case.errors import counted, some_of
 from ipubench.fixtures.case.untrusted import NUMBER, has_fields
+from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.baseline.rows import CHANGED, change_text, own_noise, reasons_of
 from ipubench.plugins.baseline.store import path_text
 from ipubench.plugins.command_line.words import all_words
@@ -340,7 +341,7 @@ def compared_with(config: pytest.Config) -> str:
     comparison = config.stash.get(comparison_key, None)
     if comparison is not None:
         return path_text(comparison.path, config.rootpath)
-    return str(config.option.against) if against_key in config.stash else ""
+    return str(options_of(config).against) if against_key in config.stash else ""
 
 
 def judged_by(config: pytest.Config) -> str:

@@ -19,6 +19,7 @@ from ipubench.plugins.compare.fresh_processes import (
 )
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.run.time_spent import TimeSpent, spent_key
+from tests.support.command_line import given_options
 
 
 @pytest.fixture
@@ -103,7 +104,7 @@ def config(fresh: int = 0, **options: Any) -> Any:
     }
     results = SimpleNamespace(fresh={"a.py::a": fresh * [{}]})
     stash = {run_key: SimpleNamespace(results=results)}
-    return SimpleNamespace(option=SimpleNamespace(**given), stash=stash)
+    return SimpleNamespace(option=given_options(**given), stash=stash)
 
 
 def test_a_baseline_has_nine_processes_unless_their_number_is_given() -> None:
