@@ -22,7 +22,7 @@ from ipubench.plugins.record.record import (
     record_of,
     was_disturbed,
 )
-from ipubench.plugins.record.text import short_number
+from ipubench.plugins.record.text import rate_text
 from ipubench.plugins.run.progress import Progress, in_words, progress_key
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.run.time_spent import spent_key
@@ -223,7 +223,7 @@ class FreshProcesses:
         number = len(self.benchmarks)
         self._item.config.stash[run_key].add({"type": "fresh", "benchmark": found})
         throughput = record_of(found)["throughput"]
-        rate = f"{short_number(throughput['median'])} {throughput['unit']}"
+        rate = f"{rate_text(throughput['median'])} {throughput['unit']}"
         note = self._beside
         if not note and was_disturbed(record_of(found)):
             note = ", disturbed"

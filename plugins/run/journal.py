@@ -164,7 +164,7 @@ def _refuse_links(folder: Path) -> None:
 def start(config: pytest.Config, items: List[pytest.Item]) -> List[pytest.Item]:
     """Open the run's journal; return the items that a resumed run has already done."""
     folder = Path(options_of(config).results_dir)
-    scratch.remove_left()
+    scratch.remove_leftovers()
     try:
         folder = user_path(options_of(config).results_dir)
         folder.mkdir(parents=True, exist_ok=True)

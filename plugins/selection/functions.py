@@ -15,7 +15,7 @@ from typing import Dict, List, Optional
 import pytest
 
 from ipubench.fixtures import devices
-from ipubench.fixtures.case.cases import MEASURING, REACHING, Case, Family, case_key
+from ipubench.fixtures.case.cases import MEASURING, REACHING, Case, CaseSet, case_key
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.options import CaseConfig, option
 from ipubench.fixtures.command_line import options_of, value_of
@@ -72,7 +72,7 @@ def make_case(item: pytest.Item) -> Case:
         _measure_call(item)
     name = case_name(item)
     selection, option = item.config.stash[selection_key], options_of(item.config)
-    family = Family.of(Function(name=name), {})
+    family = CaseSet.of(Function(name=name), {})
     first, *more = expand(family, selection.assignments, option.data, option.precision)
     error = first.error
     if more:
