@@ -6,26 +6,19 @@ it, or where no baseline could be saved; 6 where a gate was asked for and nothin
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import AbstractSet, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set
 
 import pytest
 from pytest import ExitCode
 
 from ipubench.fixtures.case.errors import counted, some_of
-from ipubench.fixtures.machine.files import kind_of
 from ipubench.plugins.baseline import store
+from ipubench.plugins.baseline.comparison import Comparison
 from ipubench.plugins.baseline.entries import (
     Place,
-    by_case,
-    find,
-    gone,
-    key_of,
     left_out,
     measured,
     place_of,
-    software_since,
     unproven,
     why_disturbed,
 )
@@ -42,7 +35,7 @@ from ipubench.plugins.gate.rule import (
     least_slowdown,
 )
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record.record import THROUGHPUT, of_test, record_of, with_processes
+from ipubench.plugins.record.record import THROUGHPUT, record_of, with_processes
 from ipubench.plugins.record.text import percent
 from ipubench.plugins.record.verdict import (
     COMPARED,
@@ -56,7 +49,7 @@ from ipubench.plugins.run.exit_code import exit_code
 from ipubench.plugins.run.results import Run, is_complete, run_key, selected
 from ipubench.plugins.run.resume import damage_key, depends_on, digest
 from ipubench.plugins.selection.functions import make_case
-from ipubench.plugins.selection.selected import Selection, case_of, selection_key
+from ipubench.plugins.selection.selected import case_of, selection_key
 
 #: Why cases are not in the baseline that was asked for, and what to do.
 SELDOM = (
@@ -68,58 +61,6 @@ DISTURBED = (
     "too few of the processes were left alone: save it on a quiet machine, wait with "
     "--wait-for-quiet=2min, or keep what was measured with --keep-disturbed"
 )
-
-
-@dataclass
-class Comparison:
-    """The baseline of this run."""
-
-    path: Path
-    entries: List[Dict[str, Any]]
-    #: The cases that it has, each with its test.
-    tests: Dict[str, str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._by_case = by_case(self.entries)
-        self.tests = {entry["fullname"]: of_test(entry) for entry in self.entries}
-
-    @property
-    def stored(self) -> AbstractSet[str]:
-        """The cases that it has."""
-        return self.tests.keys()
-
-    def find(self, benchmark: Dict[str, Any]) -> Optional[Dict[str, Any]]:
-        """Return the entry that a measured case is compared with; None where it is new."""
-        return find(self._by_case, *key_of(benchmark))
-
-    def software(self, benchmarks: Iterable[Dict[str, Any]]) -> str:
-        """Return in words which versions and commits are others than the entries'; '' for none."""
-        return software_since(self._by_case, benchmarks)
-
-    def missing(self, selection: Selection, root: Path) -> List[str]:
-        """Return stored cases that no longer exist, given all that were collected before ``-k``.
-
-        A file or a class that was not collected says nothing of its cases.
-        """
-        known = selection.nodeids | selection.tests
-        files = {nodeid.split("::")[0] for nodeid in known}
-        unknown = tuple(f"{nodeid}::" for nodeid in selection.unknown)
-
-        def was_collected(nodeid: str) -> bool:
-            name = nodeid.split("::")[0]
-            try:
-                here = name in files or not kind_of(root / name)
-            except OSError:
-                return False
-            return here and not nodeid.startswith(unknown)
-
-        return sorted(
-            {
-                entry["fullname"]
-                for entry in gone(self.entries, known)
-                if was_collected(entry["fullname"])
-            }
-        )
 
 
 comparison_key = pytest.StashKey[Comparison]()

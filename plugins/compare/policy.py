@@ -1,6 +1,6 @@
 """What each case may lose: the policy file, the marker ``gate`` and ``--gate`` together.
 
-plugins/compare/policy_file.py has the file's form and which of the three wins.
+plugins/gate/policy_file.py has the file's form and which of the three wins.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 from ipubench.fixtures.case.errors import shortened
 from ipubench.fixtures.case.options import nearest
 from ipubench.fixtures.machine.files import user_path
-from ipubench.plugins.compare.policy_file import FAILS, FILE_NAME, Policy, PolicyError
+from ipubench.plugins.gate.policy_file import FAILS, FILE_NAME, Policy, PolicyError
 from ipubench.plugins.record.record import METRICS
 from ipubench.plugins.record.text import fraction
 from ipubench.plugins.run.results import run_key
