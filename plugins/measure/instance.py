@@ -15,12 +15,11 @@ from typing import Any, Callable, ContextManager, Dict, Generator, List, Optiona
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.data.provider import part_key
 from ipubench.fixtures.devices import INHERIT_VARIABLE
 from ipubench.fixtures.instances.instance import Instance
 from ipubench.fixtures.instances.step import own_folder
 from ipubench.fixtures.machine import scratch
-from ipubench.fixtures.pytest_fixtures import command_key
+from ipubench.fixtures.pytest_fixtures import shared_of
 from ipubench.fixtures.runtimes.data_parallel import job_variables
 from ipubench.fixtures.runtimes.step import Step, Work
 from ipubench.plugins.command_line.words import looking_inside_arguments
@@ -40,7 +39,8 @@ def join_instances(config: pytest.Config) -> None:
     def command(nodeid: str, address: str) -> List[str]:
         return instance_command(config, nodeid, address, scratch.make("cache"))
 
-    config.stash[command_key] = command
+    shared = shared_of(config)
+    shared.command = command
     if config.option.instance is None:
         return
     try:
@@ -48,7 +48,7 @@ def join_instances(config: pytest.Config) -> None:
     except CaseError as error:
         raise pytest.UsageError(str(error)) from None
     config.stash[member_key] = member
-    config.stash[part_key] = (member.rank, member.count)
+    shared.part = (member.rank, member.count)
     try:
         member.settle()
     except CaseError as error:

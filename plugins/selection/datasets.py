@@ -11,8 +11,9 @@ from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.errors import DataError
 from ipubench.fixtures.data.cache import cache_dir
 from ipubench.fixtures.data.provider import example_splits, split_of
-from ipubench.fixtures.data.sources import KINDS, Key, found_key, named, source
+from ipubench.fixtures.data.sources import KINDS, Key, named, source
 from ipubench.fixtures.data.tfds.feed import PREPARED_DATASETS
+from ipubench.fixtures.pytest_fixtures import shared_of
 from ipubench.plugins.command_line.words import only_lists
 from ipubench.plugins.selection.functions import asks_for
 from ipubench.plugins.selection.selected import case_of
@@ -25,7 +26,7 @@ def find_data(session: pytest.Session) -> None:
     config = session.config
     if only_lists(config):
         return
-    found = config.stash.setdefault(found_key, {})
+    found = shared_of(config).found
     try:
         for key in _read(session.items):
             # Samples of the other kinds are made with TensorFlow, so by the first case that has it.
@@ -65,7 +66,7 @@ def _splits(case: Case) -> Tuple[str, ...]:
 def which_data(config: pytest.Config) -> List[str]:
     """Say plainly when the images are not a data set."""
     lines = []
-    for (kind, *_), found in config.stash.get(found_key, {}).items():
+    for (kind, *_), found in shared_of(config).found.items():
         said = KINDS[kind].said_of_samples if found is None else KINDS[kind].said(found)
         end = f", {NAMES_ONE}" if found is None or found.samples else ""
         lines.append(f"real data: {said}{end}")
