@@ -29,7 +29,8 @@ from ipubench.plugins.command_line.words import (
     typed_words,
 )
 from ipubench.plugins.measure.instance import instance_command
-from ipubench.plugins.selection.selected import case_of, selection_key
+from ipubench.plugins.selection.selected import case_of
+from ipubench.plugins.state import run_of
 
 WIDTH = 80
 #: Options with a value by which pytest finds plugins, settings and tests.
@@ -76,7 +77,7 @@ def commands(item: pytest.Item) -> List[str]:
             return lines
         planned = plan(
             case.config,
-            item.config.stash[selection_key].device,
+            run_of(item.config).selection.device,
             os.sched_getaffinity(0),
             launcher_words(item.config.option.launcher_args),
         )

@@ -30,10 +30,8 @@ from ipubench.plugins.processes.fresh import fresh_command
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.host_process import PeakMemory
 
-member_key = pytest.StashKey[Instance]()
 
-
-def join_instances(config: pytest.Config) -> None:
+def join_instances(config: pytest.Config) -> Optional[Instance]:
     """Become an instance before any framework is imported, or be ready to start some."""
 
     def command(nodeid: str, address: str) -> List[str]:
@@ -42,12 +40,11 @@ def join_instances(config: pytest.Config) -> None:
     shared = shared_of(config)
     shared.command = command
     if config.option.instance is None:
-        return
+        return None
     try:
         member = Instance(config.option.instance, os.environ)
     except CaseError as error:
         raise pytest.UsageError(str(error)) from None
-    config.stash[member_key] = member
     shared.part = (member.rank, member.count)
     try:
         member.settle()
@@ -59,6 +56,7 @@ def join_instances(config: pytest.Config) -> None:
     if not member.leads_its_host:
         # The run, or the first instance of its host, holds the device for all of us.
         os.environ[INHERIT_VARIABLE] = str(os.getppid())
+    return member
 
 
 def instance_command(

@@ -21,7 +21,6 @@ from ipubench.plugins.command_line.words import above_key, folder_above
 from ipubench.plugins.measure.base import BatchFacts, StepMeter
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.text import safe_name
-from ipubench.plugins.run.results import run_key
 from ipubench.plugins.selection.selected import case_of
 
 
@@ -84,7 +83,7 @@ class ProfileMeter(StepMeter):
             step.profile(folder)
             self.close()
         pytest_benchmark_adapter.leave_out(self.benchmark)
-        lines = self.config.stash[run_key].closing
+        lines = self.case_run.run.closing
         line = f"profiled and not timed; the reports are below {root}"
         if line not in lines:
             lines.append(line)
@@ -101,7 +100,7 @@ class CompileMeter(StepMeter):
         pytest_benchmark_adapter.leave_out(self.benchmark)
         saved = built.saved_seconds
         more = "" if saved is None else f" ({saved:.1f} s less than without its cache)"
-        self.config.stash[run_key].closing.append(
+        self.case_run.run.closing.append(
             f"{self.case.id}: built in {built.build_seconds:.1f} s, compiled in "
             f"{built.compile_seconds:.1f} s{more}, not run"
         )

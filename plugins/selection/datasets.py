@@ -21,14 +21,13 @@ from ipubench.plugins.selection.selected import case_of
 NAMES_ONE = "not a data set; --dataset-dir=PATH or DATASETS_DIR names one"
 
 
-def find_data(session: pytest.Session) -> None:
+def find_data(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Find the images and TFRecords that the selected cases need; without them the run ends."""
-    config = session.config
     if only_lists(config):
         return
     found = shared_of(config).found
     try:
-        for key in _read(session.items):
+        for key in _read(items):
             # Samples of the other kinds are made with TensorFlow, so by the first case that has it.
             find = source if key == ("images",) else named
             found[key] = find(key, config.option.dataset_dir, os.environ)

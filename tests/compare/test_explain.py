@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, Tuple
+from unittest.mock import Mock
 
 import pytest
 
@@ -13,8 +14,6 @@ from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.options import CaseConfig
 from ipubench.plugins.command_line.words import above_key
 from ipubench.plugins.compare import explain
-from ipubench.plugins.record.files import JsonLinesFile
-from ipubench.plugins.run.results import Run, SessionResults
 from tests.support.harness import Project, SuiteServer
 
 # Many runs of the suite; the older Python leaves them out (make test38).
@@ -45,12 +44,13 @@ def test_cases_of_one_identifier_keep_their_traces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = Case(CaseConfig(name="net"), "net")
-    run = Run(JsonLinesFile(tmp_path / "run-1.jsonl"), SessionResults())
     config: Any = SimpleNamespace(
         stash={above_key: {"a.py::a[net]": "a", "b.py::b[net]": "b"}},
         option=SimpleNamespace(results_dir=str(tmp_path)),
         invocation_params=SimpleNamespace(dir=tmp_path),
     )
+
+    run: Any = SimpleNamespace(path=tmp_path / "run-1.jsonl", progress=Mock())
 
     def profiled(*given: Any) -> Tuple[int, str]:
         (word,) = given[4]
@@ -63,7 +63,7 @@ def test_cases_of_one_identifier_keep_their_traces(
     monkeypatch.setattr(explain, "most_seconds", lambda *_: None)
     for nodeid in config.stash[above_key]:
         item: Any = SimpleNamespace(config=config, nodeid=nodeid)
-        found = explain.Profiler(item, case, run, lambda _: None).explain(both=False)
+        found = explain.Profiler(item, case, run).explain(both=False)
     traces = [*Path(found["folder"]).glob("here/*/net/trace.json")]
     assert len(traces) == 2
     # A trace that cannot be read is named: TensorFlow's is for a person.

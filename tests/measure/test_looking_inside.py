@@ -17,7 +17,7 @@ from ipubench.fixtures.case.options import CaseConfig
 from ipubench.plugins.command_line.words import looking_inside_arguments
 from ipubench.plugins.measure.looking_inside import choose_folders, folder_of
 from ipubench.plugins.selection.expand import parametrize_cases
-from ipubench.plugins.selection.selected import Selection, selection_key
+from ipubench.plugins.selection.selected import Selection
 from tests.support.harness import Project
 
 
@@ -70,11 +70,11 @@ def only_case(config: CaseConfig, device: str, profile: Optional[str], **given: 
         definition=SimpleNamespace(
             nodeid="b.py::bench_b", iter_markers=lambda _: [pytest.mark.cases(config).mark]
         ),
-        config=SimpleNamespace(option=option, stash={selection_key: Selection(given, device)}),
+        config=SimpleNamespace(option=option),
         fixturenames=(),
         parametrize=lambda _, values, indirect: made.extend(values),
     )
-    parametrize_cases(metafunc)
+    parametrize_cases(metafunc, Selection(given, device))
     ((case,),) = [parameter.values for parameter in made]
     assert isinstance(case, Case)
     return case

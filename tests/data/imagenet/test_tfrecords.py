@@ -328,9 +328,8 @@ def judge(items: List[Any], folder: Any, **options: bool) -> Any:
         **{"collectonly": False, "describe": False, "dry_run": False, **options},
         dataset_dir=folder and str(folder),
     )
-    config = SimpleNamespace(option=option, stash=pytest.Stash())
-    session: Any = SimpleNamespace(items=items, config=config)
-    datasets.find_data(session)
+    config: Any = SimpleNamespace(option=option, stash=pytest.Stash())
+    datasets.find_data(config, items)
     return config
 
 
