@@ -16,6 +16,7 @@ import pytest
 
 from ipubench.fixtures.case.cases import MEASURING, REACHING
 from ipubench.fixtures.case.masking import parameter_name
+from ipubench.fixtures.command_line import PREFIX
 from ipubench.fixtures.devices import INHERIT_VARIABLE
 from ipubench.plugins.command_line import options, spelling
 from ipubench.plugins.command_line.words import MEASURING_OPTIONS, PART, given_arguments
@@ -33,7 +34,7 @@ MARKERS = (
     "popart: cases on PopART, or on a host its ONNX graphs",
     "torch: cases on PyTorch",
     "triton: cases behind a Triton Inference Server",
-    "spec: entries of a benchmarks.yml file (docs/how-to/benchmarks-yml.md)",
+    "spec: entries of a benchmarks.yml file",
     "ipus(n): cases whose configuration needs n IPUs",
     "sweep: cases that a usual run leaves out, run with --sweep",
     "quick: a few minutes across the whole suite (-m quick)",
@@ -59,7 +60,8 @@ class Waiting:
     """Registers plugins/session.py as soon as the command line or a test asks for it."""
 
     def __init__(self, defaults: Dict[str, Any]) -> None:
-        self._defaults = {k: v for k, v in defaults.items() if k not in MEASURING_OPTIONS}
+        measuring = [PREFIX + name for name in MEASURING_OPTIONS]
+        self._defaults = {k: v for k, v in defaults.items() if k not in measuring}
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config: pytest.Config) -> None:

@@ -14,6 +14,7 @@ from typing import Callable, Iterator, List, NamedTuple, Sequence, Tuple
 from pytest import ExitCode
 
 from ipubench.fixtures.case.errors import counted
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.baseline import store
 from ipubench.plugins.baseline.commands import print_json, print_lines, suite_root
@@ -62,7 +63,7 @@ def keep_run(run: Recording, ended: int) -> None:
     ``ended``: the exit code so far.
     """
     config = run.config
-    if not config.option.history or run.journal is None or ended in UNFINISHED:
+    if not options_of(config).history or run.journal is None or ended in UNFINISHED:
         return
     if not run.is_complete:
         run.closing.append("nothing was kept for the history: the run ended before its last case")

@@ -23,6 +23,7 @@ from ipubench.fixtures.case.masking import (
     without_secrets,
 )
 from ipubench.fixtures.case.untrusted import read_bytes
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.data.sources import FOLDER_VARIABLE, for_other_folders
 from ipubench.fixtures.devices import INHERIT_VARIABLE, cuda
 from ipubench.fixtures.devices.base import Device
@@ -233,6 +234,6 @@ def launched(item: pytest.Item) -> Optional[Tuple[str, List[str]]]:
     where = os.path.relpath(str(entry_of(item).folder), str(item.config.invocation_params.dir))
     variables = [f"{name}={mask_value(name, value)}" for name, value in config.environment]
     with_them = f" with {' '.join(variables)}" if variables else ""
-    known = {**base_environment(item.config.option.dataset_dir), **dict(config.environment)}
+    known = {**base_environment(options_of(item.config).dataset_dir), **dict(config.environment)}
     words = mask_words(words_of(config, without_secrets(known)))
     return f"  which runs, in {where}{with_them}:", words

@@ -16,6 +16,7 @@ from typing import Any, Dict, List, Sequence
 import pytest
 
 from ipubench.fixtures.case.errors import counted
+from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.command_line.words import only_lists, unknown_arguments
 from ipubench.plugins.compare.fresh_processes import (
     UNKNOWN_TIME,
@@ -44,20 +45,20 @@ from ipubench.plugins.selection.selected import case_of
 from ipubench.plugins.state import Run
 
 
-def _other_side(run: Run) -> Against:
+def _other_side(run: Run, given: str) -> Against:
     """Look at the other side; UsageError where it cannot measure."""
-    config, option, root = run.config, run.config.option, run.config.rootpath
-    if option.against.startswith(PREFIX):
+    config, option, root = run.config, options_of(run.config), run.config.rootpath
+    if given.startswith(PREFIX):
         setup, python = option.against_setup, option.against_python
-        environment = find_revision(option.against, root, setup, python)
+        environment = find_revision(given, root, setup, python)
         unknown = unknown_arguments(config, environment.options)
         if unknown:
             raise pytest.UsageError(
-                f"--against={option.against}: the suite of that revision does not know "
+                f"--against={given}: the suite of that revision does not know "
                 f"{unknown[0]}; leave it out"
             )
     else:
-        environment = find(option.against, root)
+        environment = find(given, root)
     facts: Dict[str, Any] = dict(environment.versions)
     if environment.revision is not None:
         facts["commit"] = environment.revision.commit
@@ -89,7 +90,7 @@ class Comparison:
         self.config = run.config
         self.item = item
         self.thresholds = thresholds_of(run.policy, item)
-        self.cap = max(self.config.option.gate_cap, paired.LEAST_PAIRS)
+        self.cap = max(options_of(self.config).gate_cap, paired.LEAST_PAIRS)
         self.measured: List[Sides] = []
         self.device = run.selection.device
         self.unfit = why_not_alternating(item, self.device, against.environment)
@@ -184,7 +185,7 @@ class Comparison:
 
     def _alternate(self, first: bool) -> Sides:
         """Measure a pair whose rounds alternate."""
-        option = self.config.option
+        option = options_of(self.config)
         processes = AlternatingProcesses(
             self.device, self._say, self.config, self.item.nodeid, self.against.environment
         )
@@ -207,7 +208,7 @@ class Comparison:
 
 def prepare_other_side(run: Run) -> None:
     """Look at the other side before anything runs."""
-    config, option = run.config, run.config.option
+    config, option = run.config, options_of(run.config)
     for name in ("against_setup", "against_python"):
         given = option.against or ""
         if getattr(option, name) is not None and not given.startswith(PREFIX):
@@ -223,19 +224,18 @@ def prepare_other_side(run: Run) -> None:
             )
     if only_lists(config):
         return
-    same = compared_with_itself(config)
+    same = compared_with_itself(config, option.against)
     if same and has_gate(config):
         pytest.exit(same, returncode=EXIT_NOTHING_COMPARED)
     if same:
         run.same = same
     else:
-        run.against = _other_side(run)
+        run.against = _other_side(run, option.against)
 
 
-def compared_with_itself(config: pytest.Config) -> str:
+def compared_with_itself(config: pytest.Config, given: str) -> str:
     """Return in words why the other side is this one, which no measurement has to show; else ''."""
-    option, root = config.option, config.rootpath
-    given = option.against
+    option, root = options_of(config), config.rootpath
     if not given.startswith(PREFIX):
         same = python_of(given) == os.path.abspath(sys.executable)
         what = "that is the interpreter of this run"
@@ -252,7 +252,8 @@ def what_is_compared(run: Run, items: List[pytest.Item]) -> List[str]:
     if against is None:
         return [run.same] if run.same else []
     environment = against.environment
-    there = run.config.option.against if environment.revision is not None else environment.python
+    given = options_of(run.config).against
+    there = given if environment.revision is not None else environment.python
     cases = [item for item in items if case_of(item) is not None]
     time = [most_time(run.config, cases)] if cases else []
     return [f"against {there}: {against.words()}", *time]
@@ -260,13 +261,13 @@ def what_is_compared(run: Run, items: List[pytest.Item]) -> List[str]:
 
 def most_time(config: pytest.Config, cases: Sequence[pytest.Item]) -> str:
     """Say how long the pairs of the cases that are to run take, as far as that is known."""
-    option = config.option
+    option = options_of(config)
     cap = max(option.gate_cap, paired.LEAST_PAIRS)
     most = f"up to {cap} pairs of processes for each of {counted(len(cases), 'case')}"
     first = paired.looks(cap)[0]
     least = f", {first} where these are clear" if first < cap else ""
-    known = option.gate_time is not None
-    time = f"{in_words(option.gate_time)} at most" if known else UNKNOWN_TIME
+    limit = option.gate_time
+    time = UNKNOWN_TIME if limit is None else f"{in_words(limit)} at most"
     return f"{most}{least}: {time}"
 
 

@@ -12,6 +12,7 @@ import pytest
 from pytest import ExitCode
 
 from ipubench.fixtures.case.errors import counted, some_of
+from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.baseline import store
 from ipubench.plugins.baseline.comparison import Comparison
 from ipubench.plugins.baseline.entries import (
@@ -62,7 +63,7 @@ DISTURBED = (
 
 def read_baseline(run: Run) -> None:
     """Read the baseline before anything runs: a bad file must not cost a measurement."""
-    config, option = run.config, run.config.option
+    config, option = run.config, options_of(run.config)
     try:
         if option.baseline_save is not None:
             target = store.baseline_path(option.baseline_save, config.rootpath)
@@ -167,7 +168,7 @@ def judge_with_baseline(
 def _rule(run: Run, item: pytest.Item) -> Rule:
     """Return what a case of this run is judged by; all cases of the run share the false alarms."""
     cases = len(run.baseline.stored & set(run.order)) if run.baseline is not None else 0
-    cap, keys = run.config.option.gate_cap, compared_extra_info(run.policy)
+    cap, keys = options_of(run.config).gate_cap, compared_extra_info(run.policy)
     return Rule(thresholds_of(run.policy, item), cases, cap, keys)
 
 
@@ -225,7 +226,7 @@ def _save_baseline(run: Run) -> ExitCode:
     which would lose a little each time. So are those that --gate-time let measure too seldom and
     those that others disturbed, unless these are to be kept; both is a failure as well.
     """
-    config, name = run.config, run.config.option.baseline_save
+    config, name = run.config, options_of(run.config).baseline_save
     if name is None:
         return ExitCode.OK
     if not run.is_complete:
@@ -239,7 +240,7 @@ def _save_baseline(run: Run) -> ExitCode:
         one["fullname"]: why_disturbed(one) for one in sound if not seldom[one["fullname"]]
     }
     left = _named(run, seldom, SELDOM)
-    if not config.option.keep_disturbed:
+    if not options_of(config).keep_disturbed:
         left += _named(run, disturbed, DISTURBED)
     code = ExitCode.TESTS_FAILED if left else ExitCode.OK
     undecided = {

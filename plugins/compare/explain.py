@@ -13,6 +13,7 @@ from typing import Any, Dict, Optional, Tuple
 import pytest
 
 from ipubench.fixtures.case.cases import Case
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.command_line.words import folder_above, only_lists
@@ -35,7 +36,7 @@ NOT_KEPT = "the baseline keeps no operations; measure it with --keep-operations"
 
 def refuse_without_gate(config: pytest.Config) -> None:
     """Refuse what could explain nothing."""
-    if config.option.profile_on_regression and not only_lists(config) and not has_gate(config):
+    if options_of(config).profile_on_regression and not only_lists(config) and not has_gate(config):
         raise pytest.UsageError(
             "--profile-on-regression profiles cases that a gate finds slower: add --gate=2% or "
             "--gate-policy=PATH"
@@ -45,7 +46,7 @@ def refuse_without_gate(config: pytest.Config) -> None:
 def keep_release(item: pytest.Item) -> None:
     """Note how to let go of what a case shares, which its fresh process will need."""
     state = state_of(item)
-    if state.measured and item.config.option.keep_operations:
+    if state.measured and options_of(item.config).keep_operations:
         state.release = state.measured[0].release
 
 
@@ -54,7 +55,7 @@ def explain_regression(run: Run, item: pytest.Item) -> None:
     case, state = case_of(item), state_of(item)
     if case is None or item.nodeid not in run.results.benchmarks:
         return
-    option = item.config.option
+    option = options_of(item.config)
     kind = run.results.verdicts.get(item.nodeid, {}).get("kind")
     if not (option.keep_operations or (option.profile_on_regression and kind == REGRESSED)):
         return
@@ -76,7 +77,7 @@ class Profiler:
         self._nodeid = item.nodeid
         self._case = case
         self._run = run
-        results = user_path(item.config.option.results_dir)
+        results = user_path(options_of(item.config).results_dir)
         self.folder = (results / FOLDER / run.path.stem).resolve()
 
     def explain(self, both: bool) -> Dict[str, Any]:

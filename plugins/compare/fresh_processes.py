@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 import pytest
 
 from ipubench.fixtures.case.errors import counted
+from ipubench.fixtures.command_line import change_options, options_of
 from ipubench.fixtures.machine.processor import allowed_cpus
 from ipubench.plugins.command_line.words import worker_count, workers_in_turns
 from ipubench.plugins.compare.policy import has_gate
@@ -42,7 +43,7 @@ OF_RUN = ("start", "import")
 
 def processes_wanted(config: pytest.Config) -> int:
     """Return how many processes measure each case, the session's own among them."""
-    option = config.option
+    option = options_of(config)
     if option.processes is not None:
         return int(option.processes)
     return BASELINE_PROCESSES if option.baseline_save is not None else 1
@@ -50,12 +51,13 @@ def processes_wanted(config: pytest.Config) -> int:
 
 def reserve_gate_time(config: pytest.Config, limit: Optional[TimeLimit]) -> None:
     """Keep a part of the time of ``--within``, which has begun, for the processes of a gate."""
-    option = config.option
+    option = options_of(config)
     if limit is None or option.baseline is None or not has_gate(config):
         return
-    most = GATE_SHARE * option.within
-    option.gate_time = most if option.gate_time is None else min(most, option.gate_time)
-    limit.keep(option.gate_time)
+    most = GATE_SHARE * (option.within or 0.0)
+    seconds = most if option.gate_time is None else min(most, option.gate_time)
+    change_options(config, gate_time=seconds)
+    limit.keep(seconds)
 
 
 def gate_time_of(config: pytest.Config, items: Sequence[pytest.Item]) -> GateTime:
@@ -65,7 +67,7 @@ def gate_time_of(config: pytest.Config, items: Sequence[pytest.Item]) -> GateTim
     """
     waiting = [item for item in items if case_of(item) is not None]
     cases = math.ceil(len(waiting) / worker_count(config))
-    given = config.option.gate_time
+    given = options_of(config).gate_time
     seconds = None if given is None else given / workers_in_turns(config)
     return GateTime(seconds, cases)
 
@@ -131,7 +133,7 @@ class FreshProcesses:
                 return
             clean.append(not was_disturbed(record_of(measured)))
             on_cpu = record_of(measured)["device"]["kind"] == "cpu"
-        if not on_cpu or self._item.config.option.processes is not None:
+        if not on_cpu or options_of(self._item.config).processes is not None:
             return
         first, missing = len(clean) + 1, LEAST_DISTURBED - clean.count(False)
         self._beside = ", beside busy programs of this run"
@@ -178,7 +180,7 @@ def too_few(run: Run, nodeid: str) -> str:
     """Say why a case has too few fresh processes for a baseline: --gate-time was over; else ''."""
     wanted = processes_wanted(run.config) - 1
     found = len(run.results.fresh.get(nodeid, ()))
-    if run.config.option.gate_time is None or found >= min(LEAST_FRESH, wanted):
+    if options_of(run.config).gate_time is None or found >= min(LEAST_FRESH, wanted):
         return ""
     processes = counted(wanted, "fresh process", "fresh processes")
     return f"--gate-time left time for {found} of {processes}"
@@ -189,7 +191,7 @@ def most_time(config: pytest.Config, cases: int, judged: int) -> Optional[str]:
 
     ``cases`` are to run, of which a gate judges ``judged``. None where neither is asked.
     """
-    option, wanted = config.option, processes_wanted(config)
+    option, wanted = options_of(config), processes_wanted(config)
     if not cases or (wanted == 1 and not judged):
         return None
     parts = []
@@ -201,5 +203,5 @@ def most_time(config: pytest.Config, cases: int, judged: int) -> Optional[str]:
         looking = f"{counted(judged, 'case')} that looks slower"
         parts.append(f"up to {most} fresh processes for each of {looking}")
     text = " and ".join(parts)
-    known = option.gate_time is not None
-    return f"{text}: {f'{in_words(option.gate_time)} at most' if known else UNKNOWN_TIME}"
+    seconds = option.gate_time
+    return f"{text}: {UNKNOWN_TIME if seconds is None else f'{in_words(seconds)} at most'}"

@@ -10,6 +10,7 @@ from typing import List
 
 import pytest
 
+from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.compare.against_plugin import judge_against
 from ipubench.plugins.compare.baseline_plugin import judge_with_baseline
 from ipubench.plugins.compare.fresh_processes import FreshProcesses, processes_wanted
@@ -49,9 +50,9 @@ def _judge(run: Run, item: pytest.Item, measured: Measured) -> List[str]:
     """
     config, nodeid = run.config, measured.benchmark["fullname"]
     wanted = processes_wanted(config) - 1
-    most = wanted or max(config.option.gate_cap, LEAST_FRESH)
+    most = wanted or max(options_of(config).gate_cap, LEAST_FRESH)
     fresh = FreshProcesses(item, nodeid, measured.release, most)
-    if config.option.baseline_save is not None:
+    if options_of(config).baseline_save is not None:
         fresh.for_a_baseline(wanted)
     elif wanted:
         fresh(wanted)
@@ -64,7 +65,7 @@ def _judge(run: Run, item: pytest.Item, measured: Measured) -> List[str]:
     else:
         return []
     run.add({"type": "verdict", "case": nodeid, "verdict": verdict.as_dict()})
-    name, given = record_of(measured.benchmark)["name"], config.option.gate_inconclusive
+    name, given = record_of(measured.benchmark)["name"], options_of(config).gate_inconclusive
     if verdict.kind == REGRESSED:
         return [message(name, verdict, str(run.path))]
     if verdict.kind == INCONCLUSIVE and inconclusive_fails(run.policy, given):

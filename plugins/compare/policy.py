@@ -13,6 +13,7 @@ import pytest
 
 from ipubench.fixtures.case.errors import shortened
 from ipubench.fixtures.case.options import nearest
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.gate.policy_file import FAILS, FILE_NAME, Policy, PolicyError
 from ipubench.plugins.record.record import METRICS
@@ -49,7 +50,7 @@ def marker_thresholds(item: pytest.Item) -> Dict[str, float]:
 
 def has_gate(config: pytest.Config) -> bool:
     """Whether this run gates, also before its policy has been read."""
-    option = config.option
+    option = options_of(config)
     given = option.gate is not None or option.gate_policy is not None
     return given or policy_path(None, config) is not None
 
@@ -71,7 +72,7 @@ def compared_extra_info(policy: Optional[Policy]) -> Tuple[str, ...]:
 
 def read_policy(run: Run) -> None:
     """Read the policy before anything runs: a bad file must not cost a measurement."""
-    config, option = run.config, run.config.option
+    config, option = run.config, options_of(run.config)
     if option.baseline is None and option.against is None:
         return
     try:

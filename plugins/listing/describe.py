@@ -11,6 +11,7 @@ from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.case.masking import mask_value, masked
 from ipubench.fixtures.case.options import ALIASES, CaseConfig, option_types
 from ipubench.fixtures.case.values import type_name
+from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.benchmarks_yml.cases import SETTABLE, SpecConfig
 from ipubench.plugins.command_line.set_option import can_be_set
 from ipubench.plugins.record.text import without_identifier
@@ -19,7 +20,7 @@ from ipubench.plugins.selection.selected import case_of
 
 def list_options(session: pytest.Session) -> Optional[bool]:
     """Print the options and end the session without running a case."""
-    if not session.config.option.describe:
+    if not options_of(session.config).describe:
         return None
     terminal = session.config.pluginmanager.getplugin("terminalreporter")
     for line in describe(session.items):

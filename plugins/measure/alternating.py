@@ -22,6 +22,7 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.instances.instance import Instance
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure.base import (
@@ -138,7 +139,7 @@ class AlternatingMeter(Meter):
         return found if same else Calibrated(batches=found.batches)
 
     def _rounds(self, warm: WarmUp, step: Step) -> Rounds:
-        rounds = OrderedRounds(Limits(self.config.option.budget), self.device.clock, None)
+        rounds = OrderedRounds(Limits(options_of(self.config).budget), self.device.clock, None)
         rounds.orders = self._orders
         return rounds
 

@@ -19,6 +19,7 @@ from typing import Any, Counter, Dict, Iterator, List, Optional, Sequence
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError, counted
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.devices import IPU_KINDS
 from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.poplar.options import TF_FLAGS, case_flags
@@ -145,7 +146,7 @@ def _results_folder(item: pytest.Function) -> Iterator[Path]:
     Logs stay, as those of this process do. Raises CaseError where the folder cannot be made.
     """
     case: Any = case_of(item)
-    results = user_path(item.config.option.results_dir).absolute()
+    results = user_path(options_of(item.config).results_dir).absolute()
     journal = run_of(item.config).path.stem
     folder = results / "apart" / journal / f"{item.path.stem}-{case.id}"
     try:

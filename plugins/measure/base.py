@@ -30,6 +30,7 @@ import pytest
 from ipubench.fixtures.case.cases import Case, config_hash, effective_options
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.options import plain_options
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.runtimes.call import CallStep
 from ipubench.fixtures.runtimes.step import Step
@@ -100,7 +101,7 @@ class CaseRun:
     def wait_for_quiet(self) -> None:
         """With ``--wait-for-quiet``: wait until others leave the machine alone, or that long."""
         run = self.run
-        most, progress = run.config.option.wait_for_quiet, run.progress
+        most, progress = options_of(run.config).wait_for_quiet, run.progress
         if most is None:
             return
         with run.spent.during("quiet"), run.bounds.lifted():
@@ -201,7 +202,7 @@ class StepMeter(ABC):
             None if flops is None else _amount("flops", flops, or_zero=True),
             latency_from_throughput,
         )
-        in_loop = work.in_running_loop() if isinstance(work, CallStep) else None
+        in_loop = work.use_running_loop() if isinstance(work, CallStep) else None
         if in_loop is not None:
             return self._work_beside(in_loop, work, facts)
         with untraced() as traced:
@@ -212,9 +213,9 @@ class StepMeter(ABC):
 
     async def _work_beside(self, in_loop: InLoop, work: Step, facts: BatchFacts) -> None:
         with untraced() as traced:
-            await in_loop.beside(partial(self.work_on, work, facts))
+            await in_loop.run_in_thread(partial(self.work_on, work, facts))
         if traced:
-            await in_loop.beside(in_loop)
+            await in_loop.run_in_thread(in_loop)
 
     @abstractmethod
     def work_on(self, step: Step, facts: BatchFacts) -> None:

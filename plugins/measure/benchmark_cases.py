@@ -88,7 +88,7 @@ class Measuring:
             call = partial(
                 self.itself, benchmark, partial(benchmark.by_itself, in_loop or function)
             )
-            return call() if in_loop is None else in_loop.beside(call)
+            return call() if in_loop is None else in_loop.run_in_thread(call)
         step = CallStep(function)
         awaitable = self.meter(step, items=1, unit=UNIT)
         return step.result if awaitable is None else _result(awaitable, step)

@@ -15,6 +15,7 @@ from typing import Any, Callable, ContextManager, Dict, Generator, List, Optiona
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.devices import INHERIT_VARIABLE
 from ipubench.fixtures.instances.instance import Instance
 from ipubench.fixtures.instances.step import own_folder
@@ -39,10 +40,11 @@ def join_instances(config: pytest.Config) -> Optional[Instance]:
 
     shared = shared_of(config)
     shared.command = command
-    if config.option.instance is None:
+    address = options_of(config).instance
+    if address is None:
         return None
     try:
-        member = Instance(config.option.instance, os.environ)
+        member = Instance(address, os.environ)
     except CaseError as error:
         raise pytest.UsageError(str(error)) from None
     shared.part = (member.rank, member.count)
@@ -63,7 +65,7 @@ def instance_command(
     config: pytest.Config, nodeid: str, address: str, cache_dir: Path
 ) -> List[str]:
     """Return the command that runs one case as an instance of the run at an address."""
-    results = str(Path(config.option.results_dir).absolute())
+    results = str(Path(options_of(config).results_dir).absolute())
     words = fresh_command(config, nodeid, results, cache_dir)
     # Nothing is captured: all output belongs into the instance's log.
     return [*words, *looking_inside_arguments(config, nodeid), "-s", f"--instance={address}"]
@@ -86,7 +88,7 @@ class InstanceMeter(StepMeter):
 
     def _own_reports(self) -> ContextManager[None]:
         """With ``--profile``: have the device report into a folder of this instance alone."""
-        root = self.config.option.profile
+        root = options_of(self.config).profile
         if root is None:
             return contextlib.nullcontext()
         folder = own_folder(folder_of("--profile", root, self.item), self._member.rank)

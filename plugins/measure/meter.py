@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Optional
 
 from ipubench.fixtures.case.cases import effective_options
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure.base import BatchFacts, CaseRun, StepMeter
 from ipubench.plugins.measure.disturbance import Disturbance, is_enough
@@ -34,6 +35,7 @@ from ipubench.plugins.measure.rounds import (
     calibrate,
     canary_times,
     first_calls,
+    target_seconds,
     warm_up,
 )
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter
@@ -60,7 +62,7 @@ class Meter(StepMeter):
         #: The share of a batch's items that is left where it was made lighter.
         self._share = 1.0
         self._clock = self.device.clock  # of the rounds
-        self._budget = float(self.config.option.budget)
+        self._budget = float(options_of(self.config).budget)
 
     def work_on(self, step: Step, facts: BatchFacts) -> None:
         """Measure the step, close it and write its record."""
@@ -152,11 +154,11 @@ class Meter(StepMeter):
         if not calibrated:
             return Calibrated()
         longest = LONGEST_ROUND_SHARE * self._budget
-        return calibrate(step, self.device.clock, most_seconds=longest)
+        return calibrate(step, self.device.clock, target_seconds(self._budget), longest)
 
     def _rounds(self, warm: WarmUp, step: Step) -> Rounds:
         """Return the rule that ends the rounds, and the canary before each."""
-        precision = self.config.option.target_precision
+        precision = options_of(self.config).target_precision
         limits = Limits(self._budget, precision, self._steps(), step.most_rounds)
         canary = None if step.prefetched_batches else step.canary()
         watching = Disturbance.of(self.device)

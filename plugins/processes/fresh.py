@@ -19,6 +19,7 @@ from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequ
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.data.sources import for_other_folders
 from ipubench.fixtures.devices import INHERIT_VARIABLE
 from ipubench.fixtures.machine import scratch
@@ -140,10 +141,10 @@ def most_seconds(config: pytest.Config, nodeid: str) -> float:
     """Return how long a fresh process of a case may take, given what its first one took."""
     run = config.stash.get(run_key, None)
     first = run.results.benchmarks.get(nodeid) if run is not None else None
-    wait = float(config.option.wait_for_quiet or 0.0)
+    wait = float(options_of(config).wait_for_quiet or 0.0)
     if first is None:
-        return LEAST_SECONDS + wait + TIMES_THE_FIRST * float(config.option.budget)
-    measuring = math.fsum([config.option.budget, *spent_of(first).values()])
+        return LEAST_SECONDS + wait + TIMES_THE_FIRST * float(options_of(config).budget)
+    measuring = math.fsum([options_of(config).budget, *spent_of(first).values()])
     return LEAST_SECONDS + wait + TIMES_THE_FIRST * measuring
 
 
@@ -272,7 +273,7 @@ def fresh_command(
         "--sweep",
         f"--results-dir={results_dir}",
         *measuring,
-        *(["--zero-values"] if config.option.zero_values else []),
+        *(["--zero-values"] if options_of(config).zero_values else []),
         *benchmark_arguments(config),
         *own_arguments(config, all_words(config)),
         # Without the plugin the setting would be an unknown one.
@@ -308,7 +309,7 @@ def follow_parent(config: pytest.Config) -> None:
     """
     config.stash[cpus_key] = frozenset(allowed_cpus())
     holder = os.environ.get(INHERIT_VARIABLE)
-    if holder is None or config.option.instance is not None:
+    if holder is None or options_of(config).instance is not None:
         return
     if holder == str(os.getppid()):
         end_with_parent()

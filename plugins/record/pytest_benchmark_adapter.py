@@ -122,7 +122,7 @@ class Recorded(BenchmarkFixture):
         if self._mode:
             return run()
         use = partial(self._use, self._itself, run)
-        return use() if in_loop is None else in_loop.beside(use)
+        return use() if in_loop is None else in_loop.run_in_thread(use)
 
     def _use(self, work: Callable[[Any, Callable[[], Any]], Any], function: Any) -> Any:
         try:

@@ -9,6 +9,7 @@ from typing import Any, Dict
 import pytest
 from pytest import ExitCode
 
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.files import check_writable, user_path
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.baseline.runs import facts_of
@@ -26,7 +27,7 @@ def check_places(config: pytest.Config) -> None:
     """Refuse a place that cannot be written before anything is measured."""
     if only_lists(config) or is_worker(config):
         return
-    folder, document = config.option.report, config.option.benchmark_json
+    folder, document = options_of(config).report, config.option.benchmark_json
     try:
         if folder is not None:
             check(user_path(folder))
@@ -67,7 +68,7 @@ def write_reports(run: Run, ended: int) -> None:
     if run.journal is None:
         return
     run.add(_end_of(run, ended))
-    folder = run.config.option.report
+    folder = options_of(run.config).report
     if folder is None:
         return
     if not run.results.worth_a_report:

@@ -8,6 +8,7 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from ipubench.fixtures.case.errors import counted, some_of
 from ipubench.fixtures.case.untrusted import NUMBER, has_fields
+from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.baseline.rows import CHANGED, change_text, own_noise, reasons_of
 from ipubench.plugins.baseline.store import path_text
 from ipubench.plugins.command_line.words import all_words
@@ -336,7 +337,7 @@ def compared_with(run: Run) -> str:
     """Return the baseline, or the other side; '' where nothing is compared."""
     if run.baseline is not None:
         return path_text(run.baseline.path, run.config.rootpath)
-    return str(run.config.option.against) if run.against is not None else ""
+    return str(options_of(run.config).against) if run.against is not None else ""
 
 
 def judged_by(policy: Optional[Policy]) -> str:

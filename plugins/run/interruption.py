@@ -16,6 +16,7 @@ from typing import Any, Optional
 
 import pytest
 
+from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.command_line.words import is_worker, measures
 from ipubench.plugins.run.results import Recording
 
@@ -74,7 +75,7 @@ def note_early_end(run: Recording, ended: int) -> None:
     """Say what an early end left undone."""
     if run.journal is None or ended != pytest.ExitCode.INTERRUPTED:
         return
-    if run.config.option.baseline_save is not None:
+    if options_of(run.config).baseline_save is not None:
         run.closing.append("no baseline was written: the run was interrupted")
     if run.results.outcomes or run.results.running:  # else a file could not be collected
         done = [nodeid for nodeid in run.order if run.results.outcomes.get(nodeid) == "passed"]

@@ -8,6 +8,7 @@ from typing import Any, Dict, List
 import pytest
 
 from ipubench.fixtures import devices
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.plugins.record import host_process
 from ipubench.plugins.run.conditions import apply_conditions
@@ -29,7 +30,7 @@ class Machine:
 
         The device is looked at, not leased: another run may have it for now.
         """
-        option = config.option
+        option = options_of(config)
         device = devices.make(kind, option.device_id, option.affinity == "cores")
         try:
             info = device.attach()

@@ -13,6 +13,7 @@ import pytest
 from ipubench.fixtures import devices
 from ipubench.fixtures.case.cases import NAMED, RARE, SWEEP, Case
 from ipubench.fixtures.case.errors import some_of
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.processor import read_topology
 from ipubench.plugins.command_line.set_option import unknown_key_message
 from ipubench.plugins.selection.order import SERVERS
@@ -39,7 +40,7 @@ def add_names(items: List[pytest.Item], selection: Selection) -> None:
 def leave_out_unfit(config: pytest.Config, items: List[pytest.Item], selection: Selection) -> None:
     """Keep what this device can run; judge ``--set`` on what is left."""
     selection.leave_out(items, partial(_why_not_here, selection.device))
-    selection.invalid = _invalid(selection, cases_among(items), config.option)
+    selection.invalid = _invalid(selection, cases_among(items), options_of(config))
     selection.leave_out(items, _why_not_so)
     selection.empty = not items
     for case in cases_among(items):
@@ -55,7 +56,7 @@ def leave_out_unfit(config: pytest.Config, items: List[pytest.Item], selection: 
 
 def _why_not_here(device: str, item: pytest.Item, case: Case) -> str:
     """Return what a case needs to run, or '' if it runs."""
-    option = item.config.option
+    option = options_of(item.config)
     fixtures = getattr(item, "fixturenames", ())
     if device == "fake" and not FRAMEWORKS.keys().isdisjoint(fixtures):
         return "need a framework, which the fake device has none of"
@@ -64,7 +65,8 @@ def _why_not_here(device: str, item: pytest.Item, case: Case) -> str:
     unfit = _unfit(case, device)
     if unfit:
         return unfit
-    given = (option.keyword, *(word.partition("::")[2] for word in option.file_or_dir))
+    paths = item.config.option.file_or_dir
+    given = (item.config.option.keyword, *(word.partition("::")[2] for word in paths))
     # pytest's -k does not know capitals either.
     words = {word for text in given for word in re.findall(r"[\w.-]+", text.lower())}
     if case.tier == SWEEP and not option.sweep and not _spelled(case, words):
@@ -137,7 +139,7 @@ def _why_not_so(item: pytest.Item, case: Case) -> str:
     """Return why a case cannot be as it was asked for, or ''; a dry run says that of each case."""
     if case.lacks:
         return f"without the option {', '.join(sorted(case.lacks))}"
-    if case.error and not item.config.option.dry_run:
+    if case.error and not options_of(item.config).dry_run:
         return _cannot(case)
     return ""
 

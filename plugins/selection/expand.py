@@ -33,6 +33,7 @@ from ipubench.fixtures.case.cases import (
 )
 from ipubench.fixtures.case.masking import mask_value
 from ipubench.fixtures.case.options import CaseConfig, check_value, is_masked, resolve_key
+from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.command_line.set_option import assign, convert, parse_assignments
 from ipubench.plugins.selection.selected import FRAMEWORKS, Selection
 
@@ -49,7 +50,7 @@ WITHOUT_NUMBER = {
 
 def selection_of(config: pytest.Config) -> Selection:
     """Return what the command line asks for; a syntax error of ``--set`` ends here."""
-    option = config.option
+    option = options_of(config)
     assignments = parse_assignments(option.case_options)
     for key in ("batches_per_step", "steps"):
         if getattr(option, key) is not None:
@@ -68,7 +69,7 @@ def parametrize_cases(metafunc: pytest.Metafunc, selection: Selection) -> None:
     marks = list(metafunc.definition.iter_markers("cases"))
     if not marks:
         return
-    option = metafunc.config.option
+    option = options_of(metafunc.config)
     function = metafunc.definition.nodeid
     params: Dict[str, Any] = {}
     declared: Dict[str, CaseConfig] = {}

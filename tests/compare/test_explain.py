@@ -14,6 +14,7 @@ from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.options import CaseConfig
 from ipubench.plugins.command_line.words import above_key
 from ipubench.plugins.compare import explain
+from tests.support.command_line import given_options
 from tests.support.harness import Project, SuiteServer
 
 # Many runs of the suite; the older Python leaves them out (make test38).
@@ -46,7 +47,7 @@ def test_cases_of_one_identifier_keep_their_traces(
     case = Case(CaseConfig(name="net"), "net")
     config: Any = SimpleNamespace(
         stash={above_key: {"a.py::a[net]": "a", "b.py::b[net]": "b"}},
-        option=SimpleNamespace(results_dir=str(tmp_path)),
+        option=given_options(results_dir=str(tmp_path)),
         invocation_params=SimpleNamespace(dir=tmp_path),
     )
 

@@ -17,6 +17,7 @@ from ipubench.plugins.compare.fresh_processes import (
 )
 from ipubench.plugins.run.gate_time import GateTime
 from ipubench.plugins.run.time_spent import TimeSpent
+from tests.support.command_line import given_options
 
 
 @pytest.fixture
@@ -99,7 +100,7 @@ def config(**options: Any) -> Any:
         **{"gate_cap": 12, "budget": 5.0},
         **options,
     }
-    return SimpleNamespace(option=SimpleNamespace(**given))
+    return SimpleNamespace(option=given_options(**given))
 
 
 def test_a_baseline_has_nine_processes_unless_their_number_is_given() -> None:

@@ -16,11 +16,13 @@ import pytest
 
 from ipubench.fixtures.devices import INHERIT_VARIABLE
 from ipubench.plugins.benchmarks_yml.command import base_environment
+from ipubench.plugins.command_line.words import MEASURING_OPTIONS
 from ipubench.plugins.processes import fresh
 from ipubench.plugins.processes.other_python import Environment
 from ipubench.plugins.processes.revision import Revision
 from ipubench.plugins.run.results import run_key
 from tests.run.test_interruption import is_running
+from tests.support.command_line import given_options
 from tests.support.harness import QUIETLY, Project
 
 WITH_A_CHILD = """
@@ -141,6 +143,7 @@ def test_a_process_whose_test_fails_after_its_measurement_has_measured_nothing(
 def run_in(folder: Path, first: Optional[Dict[str, Any]] = None, **options: Any) -> Any:
     """Stand for the configuration of a run that began in ``images`` of a project."""
     given = {
+        **dict.fromkeys(MEASURING_OPTIONS),
         **{"budget": 5.0, "dataset_dir": "data", "case_options": ["size=64", "xla=on"]},
         **{"wait_for_quiet": None, "zero_values": False, "importmode": "prepend", "plugins": []},
         **options,
@@ -150,8 +153,7 @@ def run_in(folder: Path, first: Optional[Dict[str, Any]] = None, **options: Any)
         rootpath=folder,
         inipath=folder / "pytest.ini",
         invocation_params=SimpleNamespace(dir=folder / "images", args=["--benchmark-disable-gc"]),
-        option=SimpleNamespace(**given),
-        getoption=given.get,
+        option=given_options(**given),
         getini=lambda _: [],
         pluginmanager=SimpleNamespace(hasplugin=lambda name: name == given.get("has")),
         stash={run_key: SimpleNamespace(results=results)},
@@ -197,7 +199,7 @@ def test_a_fresh_process_does_not_outlive_its_run(monkeypatch: pytest.MonkeyPatc
 
     def configure(holder: int, instance: Optional[str] = None) -> None:
         monkeypatch.setenv(INHERIT_VARIABLE, str(holder))
-        config: Any = SimpleNamespace(stash={}, option=SimpleNamespace(instance=instance))
+        config: Any = SimpleNamespace(stash={}, option=given_options(instance=instance))
         fresh.follow_parent(config)
         assert config.stash[fresh.cpus_key]
 

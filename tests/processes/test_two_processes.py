@@ -22,6 +22,7 @@ from ipubench.plugins.processes.alternating import (
 )
 from ipubench.plugins.processes.fresh import FreshError
 from ipubench.plugins.processes.only_from import USAGE_ERROR
+from tests.support.command_line import given_options
 
 #: What each side of a test answers, and in which order they were asked.
 Asked = List[Tuple[str, str, Any]]
@@ -124,7 +125,7 @@ def test_each_order_of_the_sides_comes_as_often_and_rounds_are_those_of_their_si
 
 def alternating(codes: Dict[str, int]) -> Tuple[AlternatingProcesses, Asked]:
     """Return the processes of a case that have measured, and what they are asked."""
-    config: Any = SimpleNamespace(option=SimpleNamespace(budget=5.0, wait_for_quiet=None), stash={})
+    config: Any = SimpleNamespace(option=given_options(budget=5.0, wait_for_quiet=None), stash={})
     elsewhere: Any = None
     pair = AlternatingProcesses("fake", lambda text: None, config, "bench.py::a", elsewhere)
     asked: Asked = []

@@ -11,6 +11,7 @@ import pytest
 
 from ipubench.plugins.run import interruption
 from ipubench.plugins.run.interruption import Sigterm, Terminated
+from tests.support.command_line import given_options
 
 
 @pytest.mark.parametrize("finishing", [False, True])
@@ -81,7 +82,7 @@ def test_what_an_interrupted_run_left_undone_is_said(
     code: pytest.ExitCode, save: Any, outcomes: Dict[str, str], said: List[str]
 ) -> None:
     results = SimpleNamespace(outcomes=outcomes, running={})
-    config = SimpleNamespace(option=SimpleNamespace(baseline_save=save))
+    config = SimpleNamespace(option=given_options(baseline_save=save))
     run: Any = SimpleNamespace(config=config, journal="", closing=[])
     run.order, run.results = ["a", "b", "c"], results
     interruption.note_early_end(run, code)

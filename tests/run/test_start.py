@@ -11,6 +11,7 @@ from typing import Any, Dict, List
 import pytest
 
 from ipubench.fixtures.case.cases import Case, case_key, config_hash
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine import scratch
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter
 from ipubench.plugins.record.files import read_lines
@@ -18,6 +19,7 @@ from ipubench.plugins.run import journal, resume
 from ipubench.plugins.run.machine import Machine
 from ipubench.plugins.run.results import Recording
 from ipubench.plugins.selection.selected import Selection
+from tests.support.command_line import given_options
 from tests.support.fake_cases import Fake
 
 CASE, PLAIN = "bench.py::bench[one]", "test.py::test"
@@ -33,8 +35,8 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def config_in(folder: Path, results: str = "results", **option: Any) -> Any:
     """Return what a run that began in a folder has of its configuration."""
-    given = SimpleNamespace(**{"results_dir": str(folder / results), "resume": False, **option})
-    params = SimpleNamespace(args=["-k", "one", *(["--resume"] if given.resume else [])])
+    given = given_options(results_dir=str(folder / results), **option)
+    params = SimpleNamespace(args=["-k", "one", *(["--resume"] if option.get("resume") else [])])
     return SimpleNamespace(option=given, invocation_params=params, rootpath=folder)
 
 
@@ -76,7 +78,7 @@ def test_a_new_run_has_a_journal_with_its_first_line(
     run = recording(config, depends=digests)
     assert start(run) == []
     assert (run.order, run.note, removed) == ([CASE], "", [1])
-    assert config.option.results_dir == str(tmp_path / "Mess ergebnisse" / "für mich")
+    assert options_of(config).results_dir == str(tmp_path / "Mess ergebnisse" / "für mich")
     (first,) = read_lines(run.path)
     assert first["circumstances"] == {"git": "0123abc", **digests}
     assert (first["type"], first["format"], first["command"]) == ("run", 2, ["-k", "one"])

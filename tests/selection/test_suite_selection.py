@@ -12,6 +12,7 @@ import pytest
 from ipubench.fixtures.case.cases import NAMED, Case
 from ipubench.fixtures.case.options import CaseConfig
 from ipubench.plugins.selection import deselect
+from tests.support.command_line import given_options
 from tests.support.harness import ROOT, Outcome, Project, run_pytest
 
 
@@ -72,7 +73,7 @@ def test_a_named_configuration_runs_where_its_own_name_is_given(
 ) -> None:
     name = "small_bs1-synthetic"
     case = Case(CaseConfig(name="small_bs1"), name, tier=NAMED, base_id=name)
-    option = SimpleNamespace(**{"keyword": "", "file_or_dir": [], "sweep": False, **words})
+    option = given_options(**{"keyword": "", **words})
     item: Any = SimpleNamespace(config=SimpleNamespace(option=option))
     assert (not deselect._why_not_here("cpu", item, case)) is runs
 

@@ -39,6 +39,7 @@ from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.data.sources import source
 from ipubench.fixtures.pytest_fixtures import shared_of
 from ipubench.plugins.selection import datasets
+from tests.support.command_line import given_options
 from tests.support.harness import ROOT
 from tests.support.tries import tries
 
@@ -324,10 +325,7 @@ def item(fixture: str, mode: str, data: str = "real") -> Any:
 
 
 def judge(items: List[Any], folder: Any, **options: bool) -> Any:
-    option = SimpleNamespace(
-        **{"collectonly": False, "describe": False, "dry_run": False, **options},
-        dataset_dir=folder and str(folder),
-    )
+    option = given_options(dataset_dir=folder and str(folder), **options)
     config: Any = SimpleNamespace(option=option, stash=pytest.Stash())
     datasets.find_data(config, items)
     return config
