@@ -30,15 +30,13 @@ from ipubench.plugins.compare import (
 from ipubench.plugins.fleet import controller, worker
 from ipubench.plugins.listing import describe, dry_run
 from ipubench.plugins.measure import apart, base, found, instance, looking_inside, marked, memory
-from ipubench.plugins.processes import fresh
 from ipubench.plugins.report import plugin as reports
 from ipubench.plugins.report import terminal
 from ipubench.plugins.run import interruption, journal, masked, progress, within
 from ipubench.plugins.run.exit_code import exit_code
-from ipubench.plugins.run.results import run_key
 from ipubench.plugins.selection import datasets, deselect, expand, functions, order
 from ipubench.plugins.selection.selected import case_of
-from ipubench.plugins.state import Run, run_of
+from ipubench.plugins.state import Run, run_key, run_of
 
 # ------------------------------------------------------------------ what is asked for
 
@@ -53,13 +51,13 @@ def begin(config: pytest.Config) -> None:
     masked.remember_command_line(config)
     # What this process is: an instance, a fresh process, a worker, a controller, or the run itself.
     member = instance.join_instances(config)
-    fresh.follow_parent(config)
     controller.become_controller(config)
     worker.become_worker(config)
     # What is asked of it.
     refusals.refuse_contradictions(config)
     run = Run(config, expand.selection_of(config), member=member)
     config.stash[run_key] = run
+    instance.direct_instances(run)
     run.exported_flags = os.environ.get(TF_FLAGS)
     run.limit = within.limit_of(config)
     reports.check_places(config)
@@ -67,7 +65,7 @@ def begin(config: pytest.Config) -> None:
     against_plugin.prepare_other_side(run)
     baseline_plugin.read_baseline(run)
     policy.read_policy(run)
-    benchmarks_yml.read_files(config)
+    benchmarks_yml.read_files(run)
     fresh_processes.reserve_gate_time(config, run.limit)
 
 
@@ -136,7 +134,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if run.limit is not None:
         run.limit.waiting = run.gate_time.cases
     benchmarks_yml.check_commands(run, items)
-    looking_inside.choose_folders(session)
+    looking_inside.choose_folders(run, items)
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Item]) -> List[str]:
@@ -328,8 +326,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Restore the handler of SIGTERM, which has ended the run if it arrived."""
-    run = config.stash.get(run_key, None)  # none where the command line was refused
-    if isinstance(run, Run) and run.sigterm is not None:
+    run = config.stash.get(run_key, None)  # none if the command line was refused
+    if run is not None and run.sigterm is not None:
         run.terminated = run.sigterm.leave()
         _end(run.sigterm.session)
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Any, List, Optional, Set, Tuple, cast
+from typing import Any, List, Optional, Set, Tuple
 
 import pytest
 
 from ipubench.fixtures.instances.instance import Instance
 from ipubench.plugins.baseline.comparison import Comparison
 from ipubench.plugins.baseline.entries import Place
+from ipubench.plugins.elsewhere.against import Against
 from ipubench.plugins.gate.policy_file import Policy
-from ipubench.plugins.processes.against import Against
 from ipubench.plugins.run.bounds import Bounds
 from ipubench.plugins.run.gate_time import GateTime
 from ipubench.plugins.run.interruption import Sigterm
 from ipubench.plugins.run.progress import Progress
-from ipubench.plugins.run.results import Recording, run_key
+from ipubench.plugins.run.results import Recording
 from ipubench.plugins.run.time_spent import TimeSpent, seconds_of_start
 from ipubench.plugins.run.within import TimeLimit
 
@@ -62,6 +62,9 @@ class Run(Recording):
         self.bounds = Bounds(self.config)
 
 
+run_key = pytest.StashKey[Run]()
+
+
 def run_of(config: pytest.Config) -> Run:
     """Return the run of a session that has something to measure."""
-    return cast(Run, config.stash[run_key])
+    return config.stash[run_key]

@@ -34,7 +34,7 @@ from ipubench.plugins.benchmarks_yml.command import base_environment, needs
 from ipubench.plugins.benchmarks_yml.entry import Entry
 from ipubench.plugins.benchmarks_yml.reader import read_entries
 from ipubench.plugins.benchmarks_yml.results import column_lines, csv_text
-from ipubench.plugins.command_line.words import files_key, only_lists
+from ipubench.plugins.command_line.words import only_lists
 from ipubench.plugins.run.results import Recording
 from ipubench.plugins.selection.selected import Selection, cases_among
 from ipubench.plugins.state import Run
@@ -60,8 +60,9 @@ class NamedFiles:
         return SpecFile.of(parent, file_path, _nodeid(parent.config, file_path), entries)
 
 
-def read_files(config: pytest.Config) -> None:
+def read_files(run: Run) -> None:
     """Read the files of the command line."""
+    config = run.config
     files: Dict[Path, Dict[str, Entry]] = {}
     try:
         for given, path in _named(config):
@@ -69,7 +70,7 @@ def read_files(config: pytest.Config) -> None:
                 files[path] = {entry.name: entry for entry in read_entries(path, given)}
     except YamlError as error:
         raise pytest.UsageError(str(error)) from None
-    config.stash[files_key] = {_nodeid(config, path): path for path in files}
+    run.selection.named_files = {_nodeid(config, path): path for path in files}
     if files:
         config.pluginmanager.register(NamedFiles(files), "ipubench-benchmarks-yml")
 

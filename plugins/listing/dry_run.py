@@ -83,7 +83,7 @@ def commands(item: pytest.Item) -> List[str]:
             launcher_words(options_of(item.config).launcher_args),
         )
         address = f"{planned.address}:{PORT}" if planned.address else SOCKET
-        program = instance_command(item.config, item.nodeid, address, CACHE)
+        program = instance_command(run_of(item.config), item.nodeid, address, CACHE)
     except CaseError as error:
         return [*lines, f"  cannot run: {error}"]
     count = f"{planned.ran} instances"
@@ -113,7 +113,8 @@ def where_from(typed: Sequence[str]) -> List[str]:
 def test_paths(item: pytest.Item) -> List[str]:
     """Return the words that name the case from the folder of this run."""
     here = str(item.config.invocation_params.dir)
-    parts = (word.partition("::") for word in arguments_of(item.config, item.nodeid))
+    named = run_of(item.config).selection.named_files
+    parts = (word.partition("::") for word in arguments_of(item.config, item.nodeid, named))
     # An identifier such as http://HOST stays as it is.
     return [os.path.relpath(path, here) + separator + rest for path, separator, rest in parts]
 

@@ -24,22 +24,17 @@ from ipubench.fixtures.pytest_fixtures import shared_of
 from ipubench.fixtures.runtimes.data_parallel import job_variables
 from ipubench.fixtures.runtimes.step import Step, Work
 from ipubench.plugins.command_line.words import looking_inside_arguments
+from ipubench.plugins.elsewhere.remote_case import RemoteCase
 from ipubench.plugins.measure.base import BatchFacts, CaseRun, StepMeter
 from ipubench.plugins.measure.looking_inside import device_reports, folder_of
 from ipubench.plugins.measure.rounds import timed_call
-from ipubench.plugins.processes.fresh import fresh_command
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.host_process import PeakMemory
+from ipubench.plugins.state import Run
 
 
 def join_instances(config: pytest.Config) -> Optional[Instance]:
-    """Become an instance before any framework is imported, or be ready to start some."""
-
-    def command(nodeid: str, address: str) -> List[str]:
-        return instance_command(config, nodeid, address, scratch.make("cache"))
-
-    shared = shared_of(config)
-    shared.command = command
+    """Become an instance, where another run asks for one, before any framework is imported."""
     address = options_of(config).instance
     if address is None:
         return None
@@ -47,7 +42,7 @@ def join_instances(config: pytest.Config) -> Optional[Instance]:
         member = Instance(address, os.environ)
     except CaseError as error:
         raise pytest.UsageError(str(error)) from None
-    shared.part = (member.rank, member.count)
+    shared_of(config).part = (member.rank, member.count)
     try:
         member.settle()
     except CaseError as error:
@@ -61,14 +56,20 @@ def join_instances(config: pytest.Config) -> Optional[Instance]:
     return member
 
 
-def instance_command(
-    config: pytest.Config, nodeid: str, address: str, cache_dir: Path
-) -> List[str]:
+def direct_instances(run: Run) -> None:
+    """Let the fixture ``instances`` start some."""
+
+    def command(nodeid: str, address: str) -> List[str]:
+        return instance_command(run, nodeid, address, scratch.make("cache"))
+
+    shared_of(run.config).command = command
+
+
+def instance_command(run: Run, nodeid: str, address: str, cache_dir: Path) -> List[str]:
     """Return the command that runs one case as an instance of the run at an address."""
-    results = str(Path(options_of(config).results_dir).absolute())
-    words = fresh_command(config, nodeid, results, cache_dir)
-    # Nothing is captured: all output belongs into the instance's log.
-    return [*words, *looking_inside_arguments(config, nodeid), "-s", f"--instance={address}"]
+    own = run.selection.folders.get(nodeid, "")
+    case = RemoteCase(run, nodeid, words=looking_inside_arguments(run.config, own))
+    return case.command(Path(options_of(run.config).results_dir).absolute(), cache_dir, address)
 
 
 class InstanceMeter(StepMeter):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Set
+from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Sequence, Set
 
 import pytest
 
 from ipubench.fixtures.case.untrusted import has_fields
+from ipubench.fixtures.machine.processor import allowed_cpus
 from ipubench.plugins.record.files import JsonLinesFile, storable
 from ipubench.plugins.record.record import with_processes
 from ipubench.plugins.run.machine import Machine
@@ -156,6 +157,8 @@ class Recording:
 
     config: pytest.Config
     selection: Selection
+    #: The CPUs that it started with; its device pins this process to some of them.
+    cpus: FrozenSet[int] = field(default_factory=lambda: frozenset(allowed_cpus()))
     #: Until there is a case to measure, and in a session that measures nothing, there is none.
     journal: Optional[JsonLinesFile] = None
     results: SessionResults = field(default_factory=SessionResults)
@@ -219,7 +222,3 @@ class Recording:
                     f"results could no longer be written to {self.path}: {error}; what is "
                     "missing there is only in this table"
                 )
-
-
-#: The run of a session (plugins/state.py).
-run_key = pytest.StashKey[Recording]()

@@ -46,6 +46,10 @@ class Selection:
     )  # points of a sweep that are not run
     empty: bool = False  # ``-k`` and the like leave nothing, before what a resumed run has done
     warnings: Dict[str, List[str]] = dataclasses.field(default_factory=dict)  # -> their cases
+    #: Files of cases that the command line names: what the node ids in one begin with -> its path.
+    named_files: Dict[str, Path] = dataclasses.field(default_factory=dict)
+    #: Cases of one identifier: node id -> the folder that has the case's own.
+    folders: Dict[str, str] = dataclasses.field(default_factory=dict)
     #: The file that has the test of a node id.
     files: Dict[str, Path] = dataclasses.field(default_factory=dict)
     #: Marked tests whose call is measured: how often, if that is given.

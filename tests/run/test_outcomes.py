@@ -26,7 +26,7 @@ def item(tmp_path: Path) -> Any:
     file = JsonLinesFile(tmp_path / "run.jsonl")
     assert file.create()
     config: Any = SimpleNamespace(option=None)
-    config.run = Recording(config, Selection({}, "cpu"), file)
+    config.run = Recording(config, Selection({}, "cpu"), journal=file)
     return SimpleNamespace(nodeid=CASE, config=config, stash={case_key: Case(Fake("one"), "one")})
 
 

@@ -16,7 +16,7 @@ ONE, TWO = "bench.py::bench[one]", "bench.py::bench[two]"
 
 def recording(journal: JsonLinesFile) -> Recording:
     config: Any = None
-    return Recording(config, Selection({}, "cpu"), journal)
+    return Recording(config, Selection({}, "cpu"), journal=journal)
 
 
 def begin(case: str) -> Dict[str, Any]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
+import os
 import sys
+from pathlib import Path
 from typing import Iterator
 
-#: Works and empties caches; ends with the process that has started it, however that ends.
+from ipubench.fixtures.machine.process import ServerProcess
+
+#: Works and empties caches.
 PROGRAM = """\
-import os
-parent, block = os.getppid(), bytearray(1 << 22)
-while os.getppid() == parent:
+block = bytearray(1 << 22)
+while True:
     sum(range(10000))
     bytes(block)
 """
@@ -23,13 +25,10 @@ def busy_programs(count: int) -> Iterator[None]:
 
     Each has a session of its own, as other people's programs do: Linux shares CPUs by sessions.
     """
-    running = []
-    try:
+    command = [sys.executable, "-S", "-c", PROGRAM]
+    with contextlib.ExitStack() as running:
         for _ in range(count):
-            words = [sys.executable, "-S", "-c", PROGRAM]
-            running.append(subprocess.Popen(words, start_new_session=True))
+            program = ServerProcess("a busy program", command, Path(os.devnull))
+            running.callback(program.stop)
+            program.start()
         yield
-    finally:
-        for program in running:
-            program.kill()
-            program.wait()

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ipubench.plugins.processes.other_python import Environment
+from ipubench.plugins.elsewhere.place import Place
 from ipubench.plugins.record import host_process
 
 
@@ -15,7 +15,7 @@ class Against:
     """The other side."""
 
     root: Path  # of the project here
-    environment: Environment
+    environment: Place
     #: Why cases did not alternate round by round, and how many.
     not_alternated: Counter[str] = field(default_factory=Counter)
 
