@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-import sys
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, TypeVar
 
@@ -49,10 +48,8 @@ class UnfitError(Exception):
 
 
 def why_not_alternating(item: pytest.Item, device: str, elsewhere: Place) -> str:
-    """Return why a case is measured in whole processes in turns, in words; '' where it is not."""
+    """Return why a case is measured in whole processes in turns, in words; '' if it is not."""
     case = case_of(item)
-    if sys.platform != "linux":
-        return "what ends processes with this run needs Linux"
     if elsewhere.alternating != ALTERNATING:
         return "the other side does not know alternating rounds of this version"
     if device not in SHARED_DEVICES:

@@ -1,4 +1,4 @@
-"""Busy programs beside a measurement: they show how a case bears others."""
+"""Busy programs that run during a measurement: they show how a case bears others."""
 
 from __future__ import annotations
 

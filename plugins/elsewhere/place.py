@@ -1,4 +1,4 @@
-"""Where a process of a case runs: here, with another interpreter, or in another revision.
+"""The places of a case: this interpreter, another one, or another revision in a worktree.
 
 ``HERE`` is this interpreter and this checkout; ``find`` and ``find_revision`` look at what
 ``--against`` names.
@@ -56,10 +56,10 @@ class Place:
     """An interpreter, and the checkout whose code it runs. By default those of this process."""
 
     python: str = sys.executable
-    #: Where it finds this project's modules; None: where this process does.
+    #: The folders of this project's modules; None: those of this process.
     folders: Optional[List[str]] = None
     versions: Dict[str, str] = field(default_factory=dict)
-    #: What of the project runs there, where it is not this checkout.
+    #: The revision that runs there; None: this checkout.
     revision: Optional[Revision] = None
     #: The measuring options that it knows, and the version of its protocol of alternating rounds.
     options: Tuple[str, ...] = MEASURING_OPTIONS
@@ -117,7 +117,7 @@ class Place:
         return there if there != here and there.is_dir() else self.revision.root
 
     def _there(self, path: Path, config: pytest.Config) -> Path:
-        """Return where a file of this checkout is there."""
+        """Return the path there of a file of this checkout."""
         root = config.rootpath
         if root not in (path, *path.parents):
             return path
@@ -134,7 +134,7 @@ HERE = Place()
 
 
 def find(given: str, root: Path) -> Place:
-    """Look at the interpreter that ``--against`` names; UsageError where it is of no use."""
+    """Look at the interpreter that ``--against`` names; UsageError if it is of no use."""
     folders = list(dict.fromkeys([str(root), str(suite_folder())]))
     return _look(given, Place(python_of(given), folders), root)
 
@@ -150,7 +150,7 @@ def find_revision(
     """Check out the revision that ``--against=git:REV`` names, and look at it.
 
     ``setup`` makes an environment there, ``python`` is its interpreter, a path in the project's
-    folder there or elsewhere; without both our interpreter runs it. UsageError where it is of no
+    folder there or elsewhere; without both our interpreter runs it. UsageError if it is of no
     use.
     """
     there = revision.check_out(given, root, setup)
@@ -173,7 +173,7 @@ def find_revision(
 def suite_folder() -> Path:
     """Return a folder with this suite and nothing else that an interpreter could import.
 
-    What is installed beside the suite belongs to this interpreter alone. UsageError where no such
+    What is installed beside the suite belongs to this interpreter alone. UsageError if no such
     folder can be made.
     """
     if IMPORT_ROOT.name not in only_from.INSTALLED:
@@ -201,7 +201,7 @@ def _executable(option: str, given: str, instead: str = "") -> str:
 
 
 def _look(given: str, unchecked: Place, root: Path) -> Place:
-    """Return a place with what it says of itself; ``root`` is the project's folder there."""
+    """Return a place with its versions and options; ``root`` is the project's folder there."""
     python, folders, there = unchecked.python, unchecked.folders or (), unchecked.revision
     try:
         answer = subprocess.run(

@@ -22,7 +22,7 @@ import pytest
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.data.sources import for_other_folders
-from ipubench.fixtures.devices import INHERIT_VARIABLE
+from ipubench.fixtures.devices import lent
 from ipubench.fixtures.instances.controller import Instances
 from ipubench.fixtures.instances.plan import alone
 from ipubench.fixtures.machine import scratch
@@ -75,9 +75,9 @@ class RemoteCase:
     ours: Recording
     nodeid: str
     place: Place = HERE
-    #: What this process alone is told.
+    #: Words for this process alone.
     words: Sequence[str] = ()
-    #: Variables that it alone has; None: that it lacks.
+    #: Variables for it alone; None takes one away.
     variables: Mapping[str, Optional[str]] = field(default_factory=dict)
 
     @property
@@ -102,9 +102,9 @@ class RemoteCase:
     def command(self, results: Path, cache: Path, director: str = "") -> List[str]:
         """Return the command of its process, which leaves its journal in the folder ``results``.
 
-        ``cache`` is for pytest's cache, which must be none of this run's, where --lf looks, nor of
-        a process with other code. ``director`` is the address of who gives the orders that the
-        process is to obey; without one it measures once and ends.
+        ``cache`` is for pytest's cache: neither this run's, in which --lf looks, nor that of a
+        process with other code. ``director`` is the address of the run whose orders the process
+        obeys; without one it measures once and ends.
         """
         config, place = self.ours.config, self.place
         root, ini = place.root(config), place.ini(config)
@@ -131,7 +131,7 @@ class RemoteCase:
             f"--import-mode={config.option.importmode}",
             *arguments_of(config, self.nodeid, self.ours.selection.named_files, root),
             *self.words,
-            # Nothing is captured where another process directs: all output belongs into the log.
+            # Nothing is captured then: all output belongs into the log.
             *(["-s", f"--instance={director}"] if director else []),
         ]
 
@@ -172,7 +172,7 @@ class RemoteCase:
     def measured(self, name: str = "") -> Dict[str, Dict[str, Any]]:
         """Return by name all that its test measures in one fresh process, with ``name`` among them.
 
-        This run must have closed its own step. Raises FreshError where the test did not pass.
+        This run must have closed its own step. Raises FreshError if the test did not pass.
         """
         name = name or self.nodeid
         with scratch.folder("fresh") as folder:
@@ -220,7 +220,7 @@ class Outcome:
 
 
 def known_reason(lines: Sequence[str]) -> str:
-    """Return in one line why a process measured nothing, where its output shows it; else ''."""
+    """Return in one line why a process measured nothing, if its output shows it; else ''."""
     errors = [line for line in lines if line.startswith("ERROR: ")]
     if any("not found: " in line for line in errors):
         return "there is no such case"
@@ -243,7 +243,7 @@ def running_on(cpus: FrozenSet[int]) -> Iterator[None]:
 def child_environment(place: Place = HERE) -> Dict[str, str]:
     """Return this process's environment, less pytest options that would apply once more."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
-    return place.variables({**for_other_folders(kept), INHERIT_VARIABLE: str(os.getpid())})
+    return place.variables(lent(for_other_folders(kept)))
 
 
 def for_another_folder(words: Sequence[str], here: Path) -> List[str]:

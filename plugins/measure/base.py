@@ -32,6 +32,7 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.options import plain_options
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.devices.base import Device
+from ipubench.fixtures.machine.frames import left_out
 from ipubench.fixtures.runtimes.call import CallStep
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.command_line.words import worker_count
@@ -52,6 +53,8 @@ from ipubench.plugins.state import Run, run_of
 
 if TYPE_CHECKING:
     from ipubench.fixtures.runtimes.loop import InLoop
+
+__tracebackhide__ = left_out
 
 
 @dataclass(frozen=True)

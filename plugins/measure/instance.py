@@ -16,7 +16,7 @@ import pytest
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.command_line import options_of
-from ipubench.fixtures.devices import INHERIT_VARIABLE
+from ipubench.fixtures.devices import borrow
 from ipubench.fixtures.instances.instance import Instance
 from ipubench.fixtures.instances.step import own_folder
 from ipubench.fixtures.machine import scratch
@@ -52,7 +52,7 @@ def join_instances(config: pytest.Config) -> Optional[Instance]:
     config.pluginmanager.register(FailureReporter(member))
     if not member.leads_its_host:
         # The run, or the first instance of its host, holds the device for all of us.
-        os.environ[INHERIT_VARIABLE] = str(os.getppid())
+        borrow(os.getppid())
     return member
 
 

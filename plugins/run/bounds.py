@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import os
 import time
 from typing import Any, ContextManager, Dict, Iterator, List, Optional, Tuple
 
 import pytest
 
+from ipubench.fixtures import devices
 from ipubench.fixtures.command_line import options_of
-from ipubench.fixtures.devices import INHERIT_VARIABLE
 from ipubench.plugins.command_line.words import is_worker
 from ipubench.plugins.record.text import duration_text
 
@@ -41,9 +40,8 @@ class Bounds:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         #: Whether a run has started this process, which a worker's own variables would hide.
-        self.started = (INHERIT_VARIABLE in os.environ and not is_worker(config)) or options_of(
-            config
-        ).instance is not None
+        inherits = devices.borrows() and not is_worker(config)
+        self.started = inherits or options_of(config).instance is not None
         #: The timer of pytest-timeout that runs: its test and its settings.
         self.timer: Optional[Tuple[pytest.Item, Any]] = None
         #: The timeout of the test and when it began, of pytest-timeout and of faulthandler.
