@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     Crew = Union[LocalWorkers, RemoteHosts]
 
-#: What pytest-xdist says where as many tests failed as may.
-ENOUGH = "stopping after "
 #: What several workers cannot do, and why.
 REFUSED = {
     "against": "it measures in pairs that exclude everything else",
@@ -148,18 +146,17 @@ class Controller:
         """The run that the workers measure."""
         return run_of(self.config)
 
-    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    @pytest.hookimpl(hookwrapper=True)
     def pytest_sessionstart(self, session: pytest.Session) -> Generator[None, Any, None]:
         """Take the devices before xdist starts the workers, and see that they can be one run."""
         if isinstance(self.crew, LocalWorkers):
             self.crew.lease()
-        adapter = XdistSession(self.config, self._hello, self.distribution)
-        self.listen = adapter.listen
+        self.xdist = XdistSession(self.config, self._hello, self.distribution)
         outcome = yield
         try:
             outcome.get_result()
             if self.hosts is not None:
-                facts = adapter.wait_for(len(self.crew.names))
+                facts = self.xdist.wait_for(len(self.crew.names))
                 said = self.hosts.meet({member_of(node): one for node, one in facts.items()})
                 self.hosts.pulse(self.channels)
                 for line in said:
@@ -179,7 +176,7 @@ class Controller:
             for spec in specs:
                 self.hosts.describe(spec.member, spec)
 
-    @pytest.hookimpl(tryfirst=True, optionalhook=True)
+    @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_newgateway(self, gateway: Any) -> None:
         """Bring the project to a host."""
         if self.hosts is not None:
@@ -196,7 +193,7 @@ class Controller:
     def pytest_configure_node(self, node: Any) -> None:
         """Hand over what a worker needs to become one; also to one that replaces another."""
         name = member_of(node)
-        self.channels[name] = self.listen(node)
+        self.channels[name] = self.xdist.listen(node)
         node.workerinput[PART] = {**self.crew.handover(name), "channel": self.channels[name]}
 
     def _hello(self, node: Any, facts: Any) -> None:
@@ -206,6 +203,7 @@ class Controller:
         with contextlib.suppress(OSError):  # its loss is an event of its own
             self.channels[name].send({**self.selection, "alone": alone})
 
+    # Before pytest-xdist's, registered later.
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self, session: pytest.Session) -> bool:
         """Collect here as well, as without workers, which wait for what was selected.
@@ -276,6 +274,7 @@ class Controller:
         report = pytest.TestReport(key, place, {}, "failed", why, CRASHED)
         self.config.hook.pytest_runtest_logreport(report=report)
 
+    # Before pytest's terminal, registered later.
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Take what a worker measured, and show how its case ended."""
@@ -331,9 +330,8 @@ class Controller:
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Note if -x or --maxfail ends the run, which pytest-xdist does as Ctrl-C does."""
-        self.run.enough = str(excinfo.value).startswith(ENOUGH)
+        self.run.enough = self.xdist.enough_failed(excinfo.value)
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
         """Name lost workers."""
         run = self.run

@@ -87,7 +87,6 @@ class Worker:
             path.write_text(self.host["baseline"], encoding="utf-8")
             change_options(config, baseline=str(path))
 
-    @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self) -> None:
         """Say what this host is, before anything is collected."""
         facts = (
@@ -118,7 +117,7 @@ class Worker:
         if "spent" not in self.output:
             os.kill(os.getpid(), signal.SIGINT)
 
-    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    @pytest.hookimpl(hookwrapper=True)
     def pytest_collection_modifyitems(
         self, items: List[pytest.Item]
     ) -> Generator[None, None, None]:
@@ -143,7 +142,6 @@ class Worker:
         # Whatever plugins left out or added: the controller's did so too.
         items[:] = kept
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Measure what is asked for, one case at a time.
 
@@ -152,7 +150,6 @@ class Worker:
         run_items(session, keep_fixtures=self.alone)
         return True
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Attach what there is for the journal."""
         run = run_of(self.config)
@@ -172,7 +169,6 @@ class Worker:
                 "code": int(pytest.ExitCode.INTERRUPTED if code is None else code),
             }
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
         """Leave all that is done once at the end of a run to the controller; tell of our time."""
         run = run_of(self.config)
