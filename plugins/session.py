@@ -77,7 +77,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     found.watch_results(run)
 
 
-# ------------------------------------------------------------------ the run chooses its cases
+# ------------------------------------------------------------------ a run chooses its cases,
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -169,7 +169,8 @@ def pytest_fixture_setup(
         yield
 
 
-# ------------------------------------------------------------------ and for each case
+# ------------------------------------------------------------------ and for each case measures,
+# ------------------------------------------------------------------ records and judges it;
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -270,14 +271,13 @@ def pytest_report_teststatus(report: Any, config: pytest.Config) -> Generator[No
     outcome.force_result(run_of(config).progress.without_letter(report, outcome.get_result()))
 
 
-# Instead of pytest-timeout's own.
-@pytest.hookimpl(tryfirst=True, optionalhook=True)
+@pytest.hookimpl(optionalhook=True)
 def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Optional[bool]:
     """Note pytest-timeout's timer, which does not count fresh processes."""
     return run_of(item.config).bounds.set_timer(item, settings)
 
 
-@pytest.hookimpl(tryfirst=True, optionalhook=True)
+@pytest.hookimpl(optionalhook=True)
 def pytest_timeout_cancel_timer(item: pytest.Item) -> None:
     """Forget the timer."""
     run_of(item.config).bounds.cancel_timer()
