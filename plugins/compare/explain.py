@@ -22,7 +22,7 @@ from ipubench.plugins.compare.baseline_plugin import comparison_key
 from ipubench.plugins.compare.operations import Operations, grown, operations_in
 from ipubench.plugins.compare.policy import has_gate
 from ipubench.plugins.measure.base import measured_key
-from ipubench.plugins.processes.fresh import known_reason, most_seconds, run_case
+from ipubench.plugins.processes.fresh import known_reason, most_seconds, prefix_of, run_case
 from ipubench.plugins.processes.other_python import Environment
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.verdict import REGRESSED
@@ -124,7 +124,7 @@ class Profiler:
         shutil.rmtree(traces, ignore_errors=True)
         most = most_seconds(config, self._nodeid)
         with scratch.folder("profile") as results:
-            words = [f"--profile={root}"]
+            words = [f"{prefix_of(elsewhere)}profile={root}"]
             code, output = run_case(config, self._nodeid, results, most, words, elsewhere)
         if code != 0:
             lines = [line for line in output.splitlines() if line.strip()]

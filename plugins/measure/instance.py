@@ -1,4 +1,4 @@
-"""`--instance=ADDRESS`: this pytest process is one of several that run a case together.
+"""`--ipubench-instance=ADDRESS`: this pytest process is one of several that run a case together.
 
 The run at that address measures; this process builds the same step and does what it is told. The
 option is set by the fixture `instances` and is of no use by hand.
@@ -24,7 +24,7 @@ from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.pytest_fixtures import command_key
 from ipubench.fixtures.runtimes.data_parallel import job_variables
 from ipubench.fixtures.runtimes.step import Step, Work
-from ipubench.plugins.command_line.words import looking_inside_arguments
+from ipubench.plugins.command_line.words import LONG, looking_inside_arguments
 from ipubench.plugins.measure.base import BatchFacts, CaseRun, StepMeter
 from ipubench.plugins.measure.looking_inside import device_reports, folder_of
 from ipubench.plugins.measure.rounds import timed_call
@@ -70,7 +70,7 @@ def instance_command(
     results = str(Path(options_of(config).results_dir).absolute())
     words = fresh_command(config, nodeid, results, cache_dir)
     # Nothing is captured: all output belongs into the instance's log.
-    return [*words, *looking_inside_arguments(config, nodeid), "-s", f"--instance={address}"]
+    return [*words, *looking_inside_arguments(config, nodeid), "-s", f"{LONG}instance={address}"]
 
 
 class InstanceMeter(StepMeter):

@@ -37,6 +37,7 @@ from ipubench.plugins.processes.fresh import (
     fresh_environment,
     known_reason,
     most_seconds,
+    prefix_of,
     running_on,
 )
 from ipubench.plugins.processes.other_python import Environment
@@ -216,7 +217,7 @@ class AlternatingProcesses(TwoProcesses):
 
         def program(address: str) -> List[str]:
             # Nothing is captured: all output belongs into the log.
-            return [*command, "-s", f"--instance={address}"]
+            return [*command, "-s", f"{prefix_of(elsewhere)}instance={address}"]
 
         return Instances(plan, program, self._folder / side)
 

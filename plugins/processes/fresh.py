@@ -27,6 +27,7 @@ from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.machine.processor import allowed_cpus
 from ipubench.plugins.command_line.own_options import own_arguments
 from ipubench.plugins.command_line.words import (
+    LONG,
     all_words,
     arguments_of,
     benchmark_arguments,
@@ -51,7 +52,7 @@ UNKNOWN = ("error: unrecognized arguments: ", "error: argument -")
 LEAST_SECONDS = 600.0
 TIMES_THE_FIRST = 10.0
 # Options with a path that means the same file in whatever folder another process runs.
-OF_THIS_FOLDER = ("--dataset-dir", "--gate-policy")
+OF_THIS_FOLDER = ("dataset-dir", "gate-policy")
 # Between asking a process to end and killing it.
 GRACE_SECONDS = 10.0
 # After its end helpers of Python and PyTorch remove the shared memory that it has left.
@@ -241,6 +242,11 @@ def fresh_environment(elsewhere: Optional[Environment] = None) -> Dict[str, str]
     return elsewhere.variables(ours) if elsewhere is not None else ours
 
 
+def prefix_of(elsewhere: Optional[Environment]) -> str:
+    """Return how our options begin for a fresh process."""
+    return elsewhere.prefix if elsewhere is not None else LONG
+
+
 def fresh_command(
     config: pytest.Config,
     nodeid: str,
@@ -253,13 +259,14 @@ def fresh_command(
     ``cache_dir`` is for pytest's cache, which must be none of this run's, where --lf looks, nor of
     a process with other code.
     """
-    root, ini, measuring = config.rootpath, config.inipath, measuring_arguments(config)
+    root, ini, prefix = config.rootpath, config.inipath, prefix_of(elsewhere)
+    measuring = measuring_arguments(config, prefix=prefix)
     if elsewhere is not None and elsewhere.revision is not None:
         ini = elsewhere.place(ini, root) if ini is not None else None
         # Its settings may be in another file, which pytest finds.
         ini = ini if ini is not None and ini.is_file() else None
         root = elsewhere.revision.root
-        measuring = measuring_arguments(config, elsewhere.options)
+        measuring = measuring_arguments(config, elsewhere.options, prefix)
         measuring = for_another_folder(measuring, config.invocation_params.dir)
     return [
         *(elsewhere.pytest_words() if elsewhere else [sys.executable, "-m", "pytest"]),
@@ -270,10 +277,10 @@ def fresh_command(
         "-o",
         "addopts=",
         f"--rootdir={root}",
-        "--sweep",
-        f"--results-dir={results_dir}",
+        f"{prefix}sweep",
+        f"{prefix}results-dir={results_dir}",
         *measuring,
-        *(["--zero-values"] if options_of(config).zero_values else []),
+        *([f"{prefix}zero-values"] if options_of(config).zero_values else []),
         *benchmark_arguments(config),
         *own_arguments(config, all_words(config)),
         # Without the plugin the setting would be an unknown one.
@@ -288,7 +295,7 @@ def for_another_folder(words: Sequence[str], here: Path) -> List[str]:
     found = []
     for word in words:
         option, equals, path = word.partition("=")
-        ours = equals and option in OF_THIS_FOLDER
+        ours = equals and option.startswith("--") and option.endswith(OF_THIS_FOLDER)
         found.append(f"{option}={here / user_path(path)}" if ours else word)
     return found
 

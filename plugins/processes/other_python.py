@@ -18,6 +18,7 @@ import pytest
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.cache import code_folder
 from ipubench.fixtures.machine.files import IMPORT_ROOT, user_path
+from ipubench.plugins.command_line.words import LONG
 from ipubench.plugins.processes import only_from, revision
 from ipubench.plugins.processes.revision import Revision
 from ipubench.plugins.record.host_process import GIT_VARIABLES, version_changes
@@ -37,6 +38,7 @@ files = {n: m.__file__ for n, m in sys.modules.items() if n.split(".")[0] == "ip
 print(json.dumps({
     "versions": versions(),
     "options": words.MEASURING_OPTIONS,
+    "prefix": getattr(words, "LONG", "--"),
     "alternating": getattr(protocol, "ALTERNATING", 0),
     "modules": {name: file for name, file in files.items() if file},
 }))
@@ -57,6 +59,8 @@ class Environment:
     #: The measuring options that it knows, and the version of its protocol of alternating rounds.
     options: Tuple[str, ...] = ()
     alternating: int = 0
+    #: How our options begin there.
+    prefix: str = LONG
 
     def variables(self, ours: Mapping[str, str]) -> Dict[str, str]:
         """Return the environment variables for its processes, given those of ours."""
@@ -189,6 +193,7 @@ def _look(given: str, unchecked: Environment, root: Path) -> Environment:
             there,
             tuple(found["options"]),
             int(found["alternating"]),
+            str(found["prefix"]),
         )
         modules: Dict[str, str] = found["modules"]
     except (ValueError, TypeError, KeyError):

@@ -21,7 +21,12 @@ from ipubench.fixtures.command_line import options_of, value_of
 from ipubench.fixtures.devices import INHERIT_VARIABLE
 from ipubench.fixtures.instances.plan import instances_of
 from ipubench.fixtures.runtimes.call import OWN
-from ipubench.plugins.command_line.words import given_arguments, only_tests, typed_words
+from ipubench.plugins.command_line.words import (
+    given_arguments,
+    only_tests,
+    spellings,
+    typed_words,
+)
 from ipubench.plugins.selection.expand import expand
 from ipubench.plugins.selection.selected import case_of, cases_among, selection_key
 
@@ -162,7 +167,8 @@ def refuse_idle_options(config: pytest.Config, items: List[pytest.Item]) -> None
     given = [
         flag
         for flag in JUDGING
-        if value_of(config, flag) and (flag not in STANDING or flag in written)
+        if value_of(config, flag)
+        and (flag not in STANDING or not written.isdisjoint(spellings(config, flag)))
     ]
     given += given_arguments(config)
     if given and not any(map(_may_measure, items)):
