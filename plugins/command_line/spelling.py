@@ -55,7 +55,7 @@ def name_unknown_options(
 ) -> None:
     """Have pytest's error about an unknown option show what to write instead.
 
-    It shows the parser's ``extra_info``, after which it ends. ``known``: the options that there are,
+    It shows the parser's ``extra_info``, after which it ends. ``known``: all options that it has,
     and their names in ``config.option``.
     """
     for place, word in enumerate(words):
