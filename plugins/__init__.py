@@ -88,6 +88,7 @@ class Waiting:
         """
         manager = config.pluginmanager
         registration.withdraw_short(self._parser)
+        words = getattr(config, "args", ())  # pytest 7 with --help has none
         for marker in MARKERS:
             config.addinivalue_line("markers", marker)
         # After pytest-benchmark's, in whose place it stands.
@@ -97,7 +98,7 @@ class Waiting:
             or INHERIT_VARIABLE in os.environ
             or PART in getattr(config, "workerinput", {})
             or config.getoption("dist", "no") != "no"
-            or any(word.split("::")[0].endswith((".yml", ".yaml")) for word in config.args)
+            or any(word.split("::")[0].endswith((".yml", ".yaml")) for word in words)
             or given_arguments(config)
             or any(self._is_given(config, dest) for dest in self._defaults)
         ):

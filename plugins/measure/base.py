@@ -141,7 +141,10 @@ def untraced() -> Iterator[bool]:
         yield tracer is not None or profiler is not None
     finally:
         sys.settrace(tracer)
-        sys.setprofile(profiler)
+        if hasattr(profiler, "enable"):  # cProfile's, which is no function
+            profiler.enable()
+        else:
+            sys.setprofile(profiler)
 
 
 class StepMeter(ABC):
