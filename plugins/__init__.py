@@ -8,16 +8,15 @@ something to measure: other tests of a project do not pay for it.
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from typing import Any, Generator, List, Optional
 
 import pytest
 
+from ipubench.fixtures import devices
 from ipubench.fixtures.case.cases import MEASURING, REACHING
 from ipubench.fixtures.case.masking import parameter_name
 from ipubench.fixtures.command_line import PREFIX
-from ipubench.fixtures.devices import INHERIT_VARIABLE
 from ipubench.plugins.command_line import registration
 from ipubench.plugins.command_line.options import sections
 from ipubench.plugins.command_line.words import MEASURING_OPTIONS, PART, given_arguments
@@ -95,7 +94,7 @@ class Waiting:
         _register(manager, "plugins.measure.benchmark_fixture")
         if (
             not manager.has_plugin("ipubench")  # -p ipubench
-            or INHERIT_VARIABLE in os.environ
+            or devices.borrows()
             or PART in getattr(config, "workerinput", {})
             or config.getoption("dist", "no") != "no"
             or any(word.split("::")[0].endswith((".yml", ".yaml")) for word in words)

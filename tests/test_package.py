@@ -54,7 +54,8 @@ print("HEAVY", *sorted(heavy & set(sys.modules)))
 
 def copy_of_the_project(folder: Path) -> Path:
     """Return a copy of what a checkout holds, links as links."""
-    names = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT).decode().split("\0")
+    words = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.check_output(words, cwd=ROOT).decode().split("\0")
     for name in filter(None, names):
         source, target = ROOT / name, folder / name
         if source.exists():

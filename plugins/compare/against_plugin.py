@@ -26,19 +26,19 @@ from ipubench.plugins.compare.fresh_processes import (
     seconds_of_fresh,
 )
 from ipubench.plugins.compare.policy import compared_extra_info, has_gate, thresholds_of
+from ipubench.plugins.elsewhere.alternating import (
+    UnfitError,
+    steps_of,
+    taking_turns,
+    why_not_alternating,
+)
+from ipubench.plugins.elsewhere.place import Place, find, find_revision, python_of
+from ipubench.plugins.elsewhere.remote_case import FreshError, RemoteCase
+from ipubench.plugins.elsewhere.revision import PREFIX, is_this_checkout
 from ipubench.plugins.gate import paired
 from ipubench.plugins.gate.paired import Benchmark, Sides
 from ipubench.plugins.gate.rule import TIME_OVER
 from ipubench.plugins.measure.by_pytest_benchmark import AS_THE_TEST_SAYS
-from ipubench.plugins.processes.alternating import (
-    AlternatingProcesses,
-    UnfitError,
-    steps_of,
-    why_not_alternating,
-)
-from ipubench.plugins.processes.fresh import FreshError, measure_again
-from ipubench.plugins.processes.other_python import Environment, find, find_revision, python_of
-from ipubench.plugins.processes.revision import PREFIX, is_this_checkout
 from ipubench.plugins.record import host_process
 from ipubench.plugins.record.record import ITSELF, THROUGHPUT, record_of
 from ipubench.plugins.record.text import percent, short_number
@@ -56,7 +56,7 @@ class Against:
     """The other side, and how a case is compared with it."""
 
     config: pytest.Config
-    environment: Environment
+    environment: Place
     #: Why cases did not alternate round by round, and how many.
     not_alternated: Counter[str] = field(default_factory=Counter)
 
@@ -118,6 +118,8 @@ class Comparison:
         self.config = against.config
         self.item = item
         self.progress = progress
+        self.here = RemoteCase(self.config, item.nodeid)
+        self.there = RemoteCase(self.config, item.nodeid, against.environment)
         self.thresholds = thresholds_of(item)
         self.cap = max(options_of(self.config).gate_cap, paired.LEAST_PAIRS)
         self.measured: List[Sides] = []
@@ -215,11 +217,7 @@ class Comparison:
     def _alternate(self, first: bool) -> Sides:
         """Measure a pair whose rounds alternate."""
         option = options_of(self.config)
-        processes = AlternatingProcesses(
-            self.device, self._say, self.config, self.item.nodeid, self.against.environment
-        )
-        with processes:
-            processes.start(first)
+        with taking_turns(self.here, self.there, first, self.device, self._say) as processes:
             self._say("taking turns")
             rounds = processes.measure(option.budget, option.target_precision, steps_of(self.item))
             here, there = processes.benchmarks(rounds, first)
@@ -230,8 +228,8 @@ class Comparison:
         found: Dict[bool, Benchmark] = {}
         for here in (first, not first):
             self._say(f"measuring {'here' if here else 'there'}")
-            elsewhere = None if here else self.against.environment
-            found[here] = measure_again(self.config, self.item.nodeid, elsewhere, self.name)
+            case = self.here if here else self.there
+            found[here] = case.measured(self.name)[self.name]
         return Sides(found[True], found[False], first)
 
 

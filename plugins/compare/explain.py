@@ -8,7 +8,7 @@ one. A stored baseline cannot run: its operations are known where it was measure
 from __future__ import annotations
 
 import shutil
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Tuple
 
 import pytest
 
@@ -21,9 +21,9 @@ from ipubench.plugins.compare.against_plugin import against_key
 from ipubench.plugins.compare.baseline_plugin import comparison_key
 from ipubench.plugins.compare.operations import Operations, grown, operations_in
 from ipubench.plugins.compare.policy import has_gate
+from ipubench.plugins.elsewhere.place import HERE, Place
+from ipubench.plugins.elsewhere.remote_case import RemoteCase, known_reason
 from ipubench.plugins.measure.base import measured_key
-from ipubench.plugins.processes.fresh import known_reason, most_seconds, prefix_of, run_case
-from ipubench.plugins.processes.other_python import Environment
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.verdict import REGRESSED
 from ipubench.plugins.run.bounds import unbounded
@@ -33,7 +33,6 @@ from ipubench.plugins.selection.selected import case_of
 
 #: Below the results folder; each run has one of its own in it.
 FOLDER = "profiles"
-HERE, THERE = "here", "there"
 NO_OPERATIONS = "no operations can be read from its profile in {}"
 NOT_KEPT = "the baseline keeps no operations; measure it with --keep-operations"
 
@@ -92,7 +91,7 @@ class Profiler:
 
     def explain(self, both: bool) -> Dict[str, Any]:
         """Return where the time went here, and with ``both`` also there and what grew."""
-        here, problem = self._profile(HERE)
+        here, problem = self._profile("here")
         found: Dict[str, Any] = {"folder": str(self.folder), "here": here}
         notes = [f"here: {problem}"] if problem else []
         if both:
@@ -105,16 +104,14 @@ class Profiler:
         """Return where the time went before, or why that is not known."""
         against = self._config.stash.get(against_key, None)
         if against is not None:
-            return self._profile(THERE, against.environment)
+            return self._profile("there", against.environment)
         comparison = self._config.stash.get(comparison_key, None)
         benchmark = self._run.results.benchmarks[self._nodeid]
         entry = comparison.find(benchmark) if comparison is not None else None
         kept = record_of(entry).get("operations", []) if entry is not None else []
         return kept, "" if kept else NOT_KEPT
 
-    def _profile(
-        self, where: str, elsewhere: Optional[Environment] = None
-    ) -> Tuple[Operations, str]:
+    def _profile(self, where: str, place: Place = HERE) -> Tuple[Operations, str]:
         """Return the operations of one side, or why they are not known."""
         self._progress(f"profiling {where}")
         config = self._config
@@ -122,13 +119,11 @@ class Profiler:
         traces = root / self._case.id
         # A resumed run may have left some.
         shutil.rmtree(traces, ignore_errors=True)
-        most = most_seconds(config, self._nodeid)
+        case = RemoteCase(config, self._nodeid, place, [f"{place.prefix}profile={root}"])
         with scratch.folder("profile") as results:
-            words = [f"{prefix_of(elsewhere)}profile={root}"]
-            code, output = run_case(config, self._nodeid, results, most, words, elsewhere)
-        if code != 0:
-            lines = [line for line in output.splitlines() if line.strip()]
-            how = "it took too long" if code is None else f"exit code {code}"
-            return [], f"it could not be profiled ({known_reason(lines) or how})"
+            outcome = case.run(results, case.most_seconds)
+        if outcome.code != 0:
+            why = known_reason(outcome.lines) or outcome.how
+            return [], f"it could not be profiled ({why})"
         found = operations_in(traces)
         return found, "" if found else NO_OPERATIONS.format(traces)

@@ -14,10 +14,10 @@ from ipubench.fixtures.command_line import change_options, options_of
 from ipubench.fixtures.machine.processor import allowed_cpus
 from ipubench.plugins.command_line.words import worker_count, workers_in_turns
 from ipubench.plugins.compare.policy import has_gate
+from ipubench.plugins.elsewhere.beside import busy_programs
+from ipubench.plugins.elsewhere.remote_case import RemoteCase
 from ipubench.plugins.gate.countable import LEAST_FRESH, given_up
 from ipubench.plugins.gate.cpu_time import LEAST_DISTURBED
-from ipubench.plugins.processes.beside import busy_programs
-from ipubench.plugins.processes.fresh import all_measured_again
 from ipubench.plugins.record.record import (
     record_of,
     was_disturbed,
@@ -211,7 +211,7 @@ class FreshProcesses:
         """Measure in one more process, for all cases of the test."""
         self._progress.phase(f"fresh process {len(self.benchmarks) + 1}")
         with self._time.spending():
-            found = all_measured_again(self._item.config, self._item.nodeid, None, self._name)
+            found = RemoteCase(self._item.config, self._item.nodeid).measured(self._name)
         if not self._processes:
             self._time.beyond = max(0.0, self._time.latest - self._expected + self._time.beyond)
         self._expected = self._time.latest

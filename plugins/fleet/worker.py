@@ -20,7 +20,6 @@ import pytest
 
 from ipubench.fixtures import devices
 from ipubench.fixtures.command_line import change_options, options_of
-from ipubench.fixtures.devices import INHERIT_VARIABLE
 from ipubench.fixtures.machine import scratch
 from ipubench.plugins.command_line.words import PART
 from ipubench.plugins.fleet.facts import HostFacts
@@ -81,7 +80,7 @@ class Worker:
         if given["device_id"] is not None and numbered:
             change_options(config, device_id=given["device_id"])
         if self.host is None:
-            os.environ[INHERIT_VARIABLE] = str(given["lease_holder"])
+            devices.borrow(given["lease_holder"])
             # A worker that measures does not notice that the run was killed.
             end_with_parent()
         elif self.host["baseline"] is not None:

@@ -1,6 +1,6 @@
 """A process that measures a case in turns with another one, round by round.
 
-plugins/processes/alternating.py starts both and gives the orders, over the protocol of instances
+plugins/elsewhere/alternating.py starts both and gives the orders, over the protocol of instances
 (fixtures/instances/protocol.py). Version 2 has these, in this order:
 
 - ``ready``: answered once everything is imported and the step is about to be built;

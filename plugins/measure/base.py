@@ -21,6 +21,7 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.options import plain_options
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.devices.base import Device
+from ipubench.fixtures.machine.frames import left_out
 from ipubench.fixtures.runtimes.call import CallStep
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.command_line.words import worker_count
@@ -43,6 +44,8 @@ from ipubench.plugins.selection.selected import framework_of
 
 if TYPE_CHECKING:
     from ipubench.fixtures.runtimes.loop import InLoop
+
+__tracebackhide__ = left_out
 #: What a record says of ``--wait-for-quiet``.
 quiet_key = pytest.StashKey[Any]()
 
@@ -141,7 +144,7 @@ def untraced() -> Iterator[bool]:
         yield tracer is not None or profiler is not None
     finally:
         sys.settrace(tracer)
-        if hasattr(profiler, "enable"):  # cProfile's, which is no function
+        if profiler is not None and hasattr(profiler, "enable"):  # cProfile's is no function
             profiler.enable()
         else:
             sys.setprofile(profiler)

@@ -17,18 +17,18 @@ import pytest
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.data.provider import part_key
-from ipubench.fixtures.devices import INHERIT_VARIABLE
+from ipubench.fixtures.devices import borrow
 from ipubench.fixtures.instances.instance import Instance
 from ipubench.fixtures.instances.step import own_folder
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.pytest_fixtures import command_key
 from ipubench.fixtures.runtimes.data_parallel import job_variables
 from ipubench.fixtures.runtimes.step import Step, Work
-from ipubench.plugins.command_line.words import LONG, looking_inside_arguments
+from ipubench.plugins.command_line.words import looking_inside_arguments
+from ipubench.plugins.elsewhere.remote_case import RemoteCase
 from ipubench.plugins.measure.base import BatchFacts, CaseRun, StepMeter
 from ipubench.plugins.measure.looking_inside import device_reports, folder_of
 from ipubench.plugins.measure.rounds import timed_call
-from ipubench.plugins.processes.fresh import fresh_command
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.host_process import PeakMemory
 
@@ -60,17 +60,15 @@ def join_instances(config: pytest.Config) -> None:
     config.pluginmanager.register(FailureReporter(member))
     if not member.leads_its_host:
         # The run, or the first instance of its host, holds the device for all of us.
-        os.environ[INHERIT_VARIABLE] = str(os.getppid())
+        borrow(os.getppid())
 
 
 def instance_command(
     config: pytest.Config, nodeid: str, address: str, cache_dir: Path
 ) -> List[str]:
     """Return the command that runs one case as an instance of the run at an address."""
-    results = str(Path(options_of(config).results_dir).absolute())
-    words = fresh_command(config, nodeid, results, cache_dir)
-    # Nothing is captured: all output belongs into the instance's log.
-    return [*words, *looking_inside_arguments(config, nodeid), "-s", f"{LONG}instance={address}"]
+    case = RemoteCase(config, nodeid, words=looking_inside_arguments(config, nodeid))
+    return case.command(Path(options_of(config).results_dir).absolute(), cache_dir, address)
 
 
 class InstanceMeter(StepMeter):

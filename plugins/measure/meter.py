@@ -13,6 +13,7 @@ from typing import Any, Dict, List, Optional
 
 from ipubench.fixtures.case.cases import effective_options
 from ipubench.fixtures.command_line import options_of
+from ipubench.fixtures.machine.frames import left_out
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure.base import BatchFacts, CaseRun, StepMeter
 from ipubench.plugins.measure.disturbance import Disturbance, is_enough
@@ -43,6 +44,8 @@ from ipubench.plugins.record.record import BEFORE_ROUNDS, describe_throughput
 from ipubench.plugins.run.bounds import budget_within_timeout
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key
+
+__tracebackhide__ = left_out
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,13 @@ from statistics import median
 from typing import Callable, List, Optional, Sequence, Tuple
 
 from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.machine.frames import left_out
 from ipubench.fixtures.runtimes.step import Step, Work
 from ipubench.plugins.measure.disturbance import LEAST_ROUNDS, Disturbance, is_enough, longest
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
 from ipubench.plugins.record.statistics import relative_half_width, still_falling
+
+__tracebackhide__ = left_out
 
 Clock = Callable[[], float]
 # A round is long against the timer and the scheduler, and short enough for many per budget.

@@ -19,11 +19,14 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from pytest_benchmark.stats import Stats
 
 from ipubench.fixtures.case.untrusted import has_fields
+from ipubench.fixtures.machine.frames import left_out
 from ipubench.fixtures.runtimes.call import a_loop_runs, is_coroutine
 from ipubench.plugins.record.record import NAMESPACE
 
 if TYPE_CHECKING:
     from ipubench.fixtures.runtimes.loop import InLoop
+
+__tracebackhide__ = left_out
 
 # pytest-benchmark has no types.
 call: Callable[..., Any] = BenchmarkFixture.__call__

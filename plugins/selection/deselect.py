@@ -64,7 +64,7 @@ def _why_not_here(item: pytest.Item, case: Case) -> str:
     if device == "fake" and not FRAMEWORKS.keys().isdisjoint(fixtures):
         return "need a framework, which the fake device has none of"
     if case.excluded:
-        return f"left out by {case.excluded}"
+        return f"left out by {case.excluded}, which they do not have"
     unfit = _unfit(case, device)
     if unfit:
         return unfit
@@ -189,11 +189,16 @@ def _float32(device: str, items: Sequence[pytest.Item]) -> List[str]:
     ]
 
 
+def _singular(reason: str) -> str:
+    """Return the reason that several cases have as that of one."""
+    return re.sub("^need ", "needs ", reason).replace("which they do not", "which it does not")
+
+
 def what_was_left_out(config: pytest.Config, items: List[pytest.Item]) -> List[str]:
     """Say what was left out and what it needs; of an empty selection, what would match."""
     selection = config.stash[selection_key]
     lines = [
-        f"{count} cases {reason}" if count > 1 else f"1 case {re.sub('^need ', 'needs ', reason)}"
+        f"{count} cases {reason}" if count > 1 else f"1 case {_singular(reason)}"
         for reason, count in sorted(selection.left_out.items())
     ]
     if selection.unused:
@@ -207,6 +212,8 @@ def what_was_left_out(config: pytest.Config, items: List[pytest.Item]) -> List[s
     asked = f"-k {keyword!r}" + (f" with -m {marks!r}" if marks else "")
     if selection.empty and keyword and selection.left_out:
         lines.append(f"no case is selected: all that {asked} finds are left out, see above")
+    elif selection.empty and selection.left_out and not items:
+        lines.append("no case is selected: the lines above name the options that leave them out")
     elif selection.empty and keyword and selection.names:
         lines.append(_what_would_match(selection, keyword, asked))
     return lines

@@ -14,11 +14,11 @@ from typing import Dict, List, Optional
 
 import pytest
 
+from ipubench.fixtures import devices
 from ipubench.fixtures.case.cases import MEASURING, REACHING, Case, Family, case_key
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.options import CaseConfig, option
 from ipubench.fixtures.command_line import options_of, value_of
-from ipubench.fixtures.devices import INHERIT_VARIABLE
 from ipubench.fixtures.instances.plan import instances_of
 from ipubench.fixtures.runtimes.call import OWN
 from ipubench.plugins.command_line.words import (
@@ -155,7 +155,7 @@ def refuse_idle_options(config: pytest.Config, items: List[pytest.Item]) -> None
         raise pytest.UsageError(str(error)) from None
     cases = cases_among(items)
     together = any(case.error or instances_of(case.config) > 1 for case in cases)
-    fresh = INHERIT_VARIABLE in os.environ  # of a run that has other cases too
+    fresh = devices.borrows()  # of a run that has other cases too
     if options_of(config).launcher_args and cases and not together and not fresh:
         raise pytest.UsageError(
             "--launcher-args: no selected case runs in several processes; --set=instances=N has "

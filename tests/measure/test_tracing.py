@@ -52,9 +52,7 @@ def test_a_tracer_sees_one_call_that_is_not_measured(awaited: bool) -> None:
     assert tracers == [None]
 
 
-@pytest.mark.skipif(
-    sys.version_info >= (3, 12), reason="cProfile has no function of Python's there"
-)
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="cProfile is none of sys.getprofile there")
 def test_a_profiler_of_the_whole_test_goes_on_after_the_measurement() -> None:
     """As that of pytest-profiling."""
     case_run: Any = SimpleNamespace(
@@ -65,8 +63,8 @@ def test_a_profiler_of_the_whole_test_goes_on_after_the_measurement() -> None:
     profiler.enable()
     try:
         CallingMeter(case_run)(lambda: seen.append(sys.getprofile()))
-        assert sys.getprofile() is profiler
+        after: Any = sys.getprofile()
+        assert seen == [None, profiler] == [None, after]
     finally:
         profiler.disable()
         sys.setprofile(before)
-    assert seen == [None, profiler]

@@ -124,7 +124,7 @@ def test_a_key_that_some_cases_lack_leaves_those_out(project: Project) -> None:
         (["--set=batch_size=0,-1", "-k", "beta"], "'0' is below the smallest value"),
         (["--set=flavour=sour", "--set=flag=yes"], "flavour sour and flag exclude each other"),
         (["--set=replicas=2", "-k", "beta-synthetic"], "replicas=2 needs an IPU"),
-        (["--gate=5"], "'5' is not a percentage"),
+        (["--gate=0%"], "'0%' is not a percentage"),
         (["--gate=150%"], "--gate needs something to compare with"),
         (["--budget=0"], "'0' is not a duration"),
         (["--steps=0"], "'0' is not a whole number from 1 up"),
