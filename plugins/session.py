@@ -13,7 +13,7 @@ from typing import Any, Dict, Generator, List, Optional
 
 import pytest
 
-from ipubench.fixtures.machine.garbage import end_without_collecting
+from ipubench.fixtures.machine.garbage import exit_without_garbage_collection
 from ipubench.fixtures.poplar.options import TF_FLAGS
 from ipubench.plugins.baseline import history
 from ipubench.plugins.baseline.runs import why_damaged
@@ -47,7 +47,7 @@ def begin(config: pytest.Config) -> None:
     plugins/__init__.py calls this once the hooks below are registered: those of a controller of
     workers, which is registered here, come before them.
     """
-    end_without_collecting()
+    exit_without_garbage_collection()
     masked.remember_command_line(config)
     # What this process is: an instance, a fresh process, a worker, a controller, or the run itself.
     member = instance.join_instances(config)

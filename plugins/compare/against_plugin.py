@@ -38,7 +38,7 @@ from ipubench.plugins.gate.paired import Benchmark, Sides
 from ipubench.plugins.gate.rule import TIME_OVER
 from ipubench.plugins.measure.by_pytest_benchmark import AS_THE_TEST_SAYS
 from ipubench.plugins.record.record import ITSELF, THROUGHPUT, record_of
-from ipubench.plugins.record.text import percent, short_number
+from ipubench.plugins.record.text import percent, rate_text
 from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED, INCOMPARABLE, Verdict
 from ipubench.plugins.run.progress import in_words
 from ipubench.plugins.selection.selected import case_of
@@ -172,14 +172,14 @@ class Comparison:
         """Show what a pair says, in a line of its own."""
         here, there = record_of(sides.here)["throughput"], record_of(sides.there)["throughput"]
         text = f"  {record_of(sides.here)['name']}: pair {len(self.measured) + 1}: "
-        before, unit = short_number(there["median"]), here["unit"]
+        before, unit = rate_text(there["median"]), here["unit"]
         if sides.usable:
             # Their medians may say otherwise: the change is that of rounds beside each other.
             (pair,) = paired.pairs_of([sides], THROUGHPUT)
             change = percent(math.expm1(-pair.difference), sign=True)
             text += f"{before} {unit} there, {change} here"
         else:
-            text += f"{before} -> {short_number(here['median'])} {unit}, disturbed"
+            text += f"{before} -> {rate_text(here['median'])} {unit}, disturbed"
         self.run.progress.line(f"{text} ({self._expected:.0f} s)")
 
     def _say(self, what: str) -> None:

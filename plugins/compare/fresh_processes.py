@@ -21,7 +21,7 @@ from ipubench.plugins.record.record import (
     record_of,
     was_disturbed,
 )
-from ipubench.plugins.record.text import short_number
+from ipubench.plugins.record.text import rate_text
 from ipubench.plugins.run.gate_time import GateTime
 from ipubench.plugins.run.progress import in_words
 from ipubench.plugins.run.within import TimeLimit
@@ -167,7 +167,7 @@ class FreshProcesses:
         number = len(self.benchmarks)
         self._run.add({"type": "fresh", "benchmark": found})
         throughput = record_of(found)["throughput"]
-        rate = f"{short_number(throughput['median'])} {throughput['unit']}"
+        rate = f"{rate_text(throughput['median'])} {throughput['unit']}"
         note = self._beside
         if not note and was_disturbed(record_of(found)):
             note = ", disturbed"

@@ -21,10 +21,10 @@ import pytest
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.command_line import options_of
-from ipubench.fixtures.data.sources import for_other_folders
+from ipubench.fixtures.data.sources import with_absolute_folders
 from ipubench.fixtures.devices import lent
 from ipubench.fixtures.instances.controller import Instances
-from ipubench.fixtures.instances.plan import alone
+from ipubench.fixtures.instances.plan import single_process
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.machine.process import LAST_LINES, TIDY_SECONDS, ServerProcess
@@ -167,7 +167,7 @@ class RemoteCase:
         """
         logs = folder / name.replace(" ", "-")
         program = partial(self.command, folder / "results", logs.with_suffix(".cache"))
-        return Instances(alone(name, self.folder, self.environment), program, logs)
+        return Instances(single_process(name, self.folder, self.environment), program, logs)
 
     def measured(self, name: str = "") -> Dict[str, Dict[str, Any]]:
         """Return by name all that its test measures in one fresh process, with ``name`` among them.
@@ -243,7 +243,7 @@ def running_on(cpus: FrozenSet[int]) -> Iterator[None]:
 def child_environment(place: Place = HERE) -> Dict[str, str]:
     """Return this process's environment, less pytest options that would apply once more."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
-    return place.variables(lent(for_other_folders(kept)))
+    return place.variables(lent(with_absolute_folders(kept)))
 
 
 def for_another_folder(words: Sequence[str], here: Path) -> List[str]:

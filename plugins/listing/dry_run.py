@@ -18,7 +18,7 @@ from ipubench.fixtures.case.cases import RARE, SWEEP
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.masking import mask_words
 from ipubench.fixtures.command_line import options_of
-from ipubench.fixtures.instances.hosts import OPTION, launcher_words
+from ipubench.fixtures.instances.hosts import OPTION, launcher_arguments
 from ipubench.fixtures.instances.plan import instances_of, plan
 from ipubench.plugins.benchmarks_yml.command import launched
 from ipubench.plugins.command_line.own_options import own_arguments
@@ -80,19 +80,19 @@ def commands(item: pytest.Item) -> List[str]:
             case.config,
             run_of(item.config).selection.device,
             os.sched_getaffinity(0),
-            launcher_words(options_of(item.config).launcher_args),
+            launcher_arguments(options_of(item.config).launcher_args),
         )
         address = f"{planned.address}:{PORT}" if planned.address else SOCKET
         program = instance_command(run_of(item.config), item.nodeid, address, CACHE)
     except CaseError as error:
         return [*lines, f"  cannot run: {error}"]
     count = f"{planned.ran} instances"
-    if planned.ran < planned.asked:
-        count = f"{planned.ran} of {planned.asked} instances, one per core,"
+    if planned.ran < planned.requested:
+        count = f"{planned.ran} of {planned.requested} instances, one per core,"
     return [
         *lines,
         f"  which starts {count} with",
-        *wrapped(mask_words([*planned.launcher.words, *program]), indent="    "),
+        *wrapped(mask_words([*planned.launcher.arguments, *program]), indent="    "),
     ]
 
 

@@ -18,7 +18,7 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.devices import borrow
 from ipubench.fixtures.instances.instance import Instance
-from ipubench.fixtures.instances.step import own_folder
+from ipubench.fixtures.instances.step import instance_folder
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.pytest_fixtures import shared_of
 from ipubench.fixtures.runtimes.data_parallel import job_variables
@@ -44,13 +44,13 @@ def join_instances(config: pytest.Config) -> Optional[Instance]:
         raise pytest.UsageError(str(error)) from None
     shared_of(config).part = (member.rank, member.count)
     try:
-        member.settle()
+        member.set_up()
     except CaseError as error:
         raise pytest.UsageError(str(error)) from None
     if member.exchange:
         os.environ.update(job_variables(member.exchange, member.rank, member.count))
     config.pluginmanager.register(FailureReporter(member))
-    if not member.leads_its_host:
+    if not member.is_first_on_other_host:
         # The run, or the first instance of its host, holds the device for all of us.
         borrow(os.getppid())
     return member
@@ -83,7 +83,7 @@ class InstanceMeter(StepMeter):
         """Obey until the controlling run has what it wants; it knows the items and the unit."""
         pytest_benchmark_adapter.leave_out(self.benchmark)
         with self._own_reports():
-            obeyed = self._member.obey(self._orders(step))
+            obeyed = self._member.serve_commands(self._orders(step))
         if not obeyed:
             pytest.exit("the run that started this instance is gone", returncode=1)
 
@@ -92,7 +92,7 @@ class InstanceMeter(StepMeter):
         root = options_of(self.config).profile
         if root is None:
             return contextlib.nullcontext()
-        folder = own_folder(folder_of("--profile", root, self.item), self._member.rank)
+        folder = instance_folder(folder_of("--profile", root, self.item), self._member.rank)
         return device_reports(self.device, folder)
 
     def _orders(self, step: Step) -> Dict[str, Callable[[Any], Any]]:

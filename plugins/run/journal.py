@@ -171,7 +171,7 @@ def start(
     """Open the run's journal; return the items that a resumed run has already done."""
     config = run.config
     folder = Path(options_of(config).results_dir)
-    scratch.remove_left()
+    scratch.remove_leftovers()
     try:
         folder = user_path(options_of(config).results_dir)
         folder.mkdir(parents=True, exist_ok=True)

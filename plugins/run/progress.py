@@ -22,8 +22,8 @@ from ipubench.plugins.record.record import of_test
 from ipubench.plugins.record.text import (
     cut_middle,
     name_of_test,
+    rate_text,
     share_text,
-    short_number,
     told_apart,
 )
 from ipubench.plugins.run.results import SessionResults
@@ -221,7 +221,7 @@ def _result(results: SessionResults, report: pytest.TestReport) -> Tuple[str, An
         return counted(found, "result") if found else "ran, not measured", {}
     verdict = results.verdicts.get(report.nodeid)
     throughput = shown_throughput(results.whole(report.nodeid), verdict)
-    rate = f"{short_number(throughput['median'])} {throughput['unit']}"
+    rate = f"{rate_text(throughput['median'])} {throughput['unit']}"
     spread = share_text(throughput["spread"])
     return f"{rate} ±{spread}" if spread else rate, {}
 

@@ -12,7 +12,7 @@ from ipubench.fixtures.case.errors import DataError
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.data.cache import cache_dir
 from ipubench.fixtures.data.provider import example_splits, split_of
-from ipubench.fixtures.data.sources import KINDS, Key, named, source
+from ipubench.fixtures.data.sources import KINDS, Key, in_user_folder, source
 from ipubench.fixtures.data.tfds.feed import PREPARED_DATASETS
 from ipubench.fixtures.pytest_fixtures import shared_of
 from ipubench.plugins.command_line.words import only_lists
@@ -30,7 +30,7 @@ def find_data(config: pytest.Config, items: List[pytest.Item]) -> None:
     try:
         for key in _read(items):
             # Samples of the other kinds are made with TensorFlow, so by the first case that has it.
-            find = source if key == ("images",) else named
+            find = source if key == ("images",) else in_user_folder
             found[key] = find(key, options_of(config).dataset_dir, os.environ)
             if found[key] is None:
                 cache_dir(os.environ)
@@ -67,7 +67,7 @@ def which_data(config: pytest.Config) -> List[str]:
     """Say plainly when the images are not a data set."""
     lines = []
     for (kind, *_), found in shared_of(config).found.items():
-        said = KINDS[kind].said_of_samples if found is None else KINDS[kind].said(found)
+        said = KINDS[kind].samples_text if found is None else KINDS[kind].describe(found)
         end = f", {NAMES_ONE}" if found is None or found.samples else ""
         lines.append(f"real data: {said}{end}")
     return list(dict.fromkeys(lines))  # samples of both splits are said once

@@ -14,7 +14,7 @@ from typing import List
 import pytest
 
 from ipubench.fixtures import devices
-from ipubench.fixtures.case.cases import MEASURING, REACHING, Case, Family, case_key
+from ipubench.fixtures.case.cases import MEASURING, REACHING, Case, CaseSet, case_key
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.options import CaseConfig, option
 from ipubench.fixtures.command_line import options_of, value_of
@@ -67,7 +67,7 @@ def make_case(item: pytest.Item, selection: Selection) -> Case:
     if isinstance(item, pytest.Function) and _is_marked(item):
         _measure_call(item, selection)
     name, option = case_name(item), options_of(item.config)
-    family = Family.of(Function(name=name), {})
+    family = CaseSet.of(Function(name=name), {})
     first, *more = expand(family, selection.assignments, option.data, option.precision)
     error = first.error
     if more:

@@ -30,7 +30,7 @@ RUN: Dict[str, Any] = {"type": "run", "format": 2, "command": ["-k", "one"], "ci
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in journal.VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(scratch, "remove_left", lambda: None)
+    monkeypatch.setattr(scratch, "remove_leftovers", lambda: None)
 
 
 def config_in(folder: Path, results: str = "results", **option: Any) -> Any:
@@ -70,7 +70,7 @@ def test_a_new_run_has_a_journal_with_its_first_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     removed: List[int] = []
-    monkeypatch.setattr(scratch, "remove_left", lambda: removed.append(1))
+    monkeypatch.setattr(scratch, "remove_leftovers", lambda: removed.append(1))
     monkeypatch.setattr(host_process, "git_revision", lambda _: "0123abc")
     monkeypatch.chdir(tmp_path)
     config = config_in(Path(), "Mess ergebnisse/für mich")
