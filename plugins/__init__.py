@@ -62,6 +62,7 @@ class Waiting:
         measuring = [PREFIX + name for name in MEASURING_OPTIONS]
         self._defaults = {k: v for k, v in defaults.items() if k not in measuring}
 
+    # Before pytest's terminal, its JUnit XML and pytest-xdist are configured.
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config: pytest.Config) -> None:
         """Begin at once in the suite itself, and where the command line asks for anything of ours.
@@ -92,6 +93,7 @@ class Waiting:
         value = getattr(config.option, dest)
         return value is not False and value != self._defaults[dest]
 
+    # Before pytest-xdist's own.
     @pytest.hookimpl(tryfirst=True, optionalhook=True)
     def pytest_xdist_auto_num_workers(self, config: pytest.Config) -> Optional[int]:
         """Return how many workers ``-n auto`` starts: one for each device."""
