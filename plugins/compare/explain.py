@@ -109,7 +109,7 @@ class Profiler:
         traces = root / self._case.id
         # A resumed run may have left some.
         shutil.rmtree(traces, ignore_errors=True)
-        case = RemoteCase(self._run, self._nodeid, place, [f"--profile={root}"])
+        case = RemoteCase(self._run, self._nodeid, place, [f"{place.prefix}profile={root}"])
         with scratch.folder("profile") as results:
             outcome = case.run(results, case.most_seconds)
         if outcome.code != 0:

@@ -54,7 +54,7 @@ UNKNOWN = ("error: unrecognized arguments: ", "error: argument -")
 LEAST_SECONDS = 600.0
 TIMES_THE_FIRST = 10.0
 # Options with a path that means the same file in whatever folder another process runs.
-OF_THIS_FOLDER = ("--dataset-dir", "--gate-policy")
+OF_THIS_FOLDER = ("dataset-dir", "gate-policy")
 # Between asking a process to end and killing it.
 GRACE_SECONDS = 10.0
 
@@ -107,8 +107,8 @@ class RemoteCase:
         obeys; without one it measures once and ends.
         """
         config, place = self.ours.config, self.place
-        root, ini = place.root(config), place.ini(config)
-        measuring = measuring_arguments(config, place.options)
+        root, ini, prefix = place.root(config), place.ini(config), place.prefix
+        measuring = measuring_arguments(config, place.options, prefix)
         if place.revision is not None:
             measuring = for_another_folder(measuring, config.invocation_params.dir)
         return [
@@ -120,10 +120,10 @@ class RemoteCase:
             "-o",
             "addopts=",
             f"--rootdir={root}",
-            "--sweep",
-            f"--results-dir={results}",
+            f"{prefix}sweep",
+            f"{prefix}results-dir={results}",
             *measuring,
-            *(["--zero-values"] if options_of(config).zero_values else []),
+            *([f"{prefix}zero-values"] if options_of(config).zero_values else []),
             *benchmark_arguments(config),
             *own_arguments(config, all_words(config)),
             # Without the plugin the setting would be an unknown one.
@@ -132,7 +132,7 @@ class RemoteCase:
             *arguments_of(config, self.nodeid, self.ours.selection.named_files, root),
             *self.words,
             # Nothing is captured then: all output belongs into the log.
-            *(["-s", f"--instance={director}"] if director else []),
+            *(["-s", f"{prefix}instance={director}"] if director else []),
         ]
 
     def run(self, results: Path, seconds: float = math.inf) -> Outcome:
@@ -251,7 +251,7 @@ def for_another_folder(words: Sequence[str], here: Path) -> List[str]:
     found = []
     for word in words:
         option, equals, path = word.partition("=")
-        ours = equals and option in OF_THIS_FOLDER
+        ours = equals and option.startswith("--") and option.endswith(OF_THIS_FOLDER)
         found.append(f"{option}={here / user_path(path)}" if ours else word)
     return found
 

@@ -160,7 +160,10 @@ def untraced() -> Iterator[bool]:
         yield tracer is not None or profiler is not None
     finally:
         sys.settrace(tracer)
-        sys.setprofile(profiler)
+        if profiler is not None and hasattr(profiler, "enable"):  # cProfile's is no function
+            profiler.enable()
+        else:
+            sys.setprofile(profiler)
 
 
 class StepMeter(ABC):

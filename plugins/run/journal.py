@@ -42,7 +42,7 @@ from ipubench.fixtures.case.masking import mask_text, mask_words
 from ipubench.fixtures.command_line import change_options, options_of
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import FILE, kind_of, numbered, user_path
-from ipubench.plugins.command_line.words import is_worker, measures, typed_words
+from ipubench.plugins.command_line.words import is_worker, measures, spellings, typed_words
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.files import JsonLinesFile, read_lines
 from ipubench.plugins.run import resume
@@ -60,9 +60,11 @@ def command_line(config: pytest.Config) -> List[str]:
     """Return the words that decide what this run measures, without ``--resume`` and secrets."""
     variables = {name: os.environ.get(name, "") for name in VARIABLES}
     # What is beside it stays as it was typed, quotes and all.
-    variables[ADDED] = re.sub(rf"(^|\s+){RESUME}(?=\s|$)", "", variables[ADDED]).strip()
+    resume_words = spellings(config, RESUME)
+    either = "|".join(resume_words)
+    variables[ADDED] = re.sub(rf"(^|\s+)(?:{either})(?=\s|$)", "", variables[ADDED]).strip()
     added = [f"{name}={value}" for name, value in variables.items() if value]
-    given = [word for word in typed_words(config) if word != RESUME]
+    given = [word for word in typed_words(config) if word not in resume_words]
     return mask_words(added + given)
 
 

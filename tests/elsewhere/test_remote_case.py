@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 import pytest
 
@@ -111,6 +111,11 @@ def run_in(folder: Path, first: Optional[Dict[str, Any]] = None, **options: Any)
     return Recording(config, Selection({}, "cpu"), results=results)
 
 
+def ours(*words: str) -> List[str]:
+    """Return our options in the spelling that no other plugin has."""
+    return [f"--ipubench-{word}" for word in words]
+
+
 def test_the_command_of_a_fresh_process_measures_as_its_run_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,21 +123,23 @@ def test_the_command_of_a_fresh_process_measures_as_its_run_does(
     here, there = tmp_path / "here", tmp_path / "there"
     words: Dict[str, Any] = {"zero_values": True, "importmode": "importlib", "has": CACHE}
     run = run_in(here, plugins=["no:terminal", "extra", "no:unraisableexception"], **words)
-    measuring = ["--set=size=64", "--set=xla=on", "--budget=5.0"]
+    measuring = ["set=size=64", "set=xla=on", "budget=5.0"]
     first = ["-q", "-p", "no:unraisableexception", "-p", "extra"]
-    last = ["--zero-values", "--benchmark-disable-gc", "--own=1", "-o", "cache_dir=cache"]
+    last = ["--benchmark-disable-gc", "--own=1", "-o", "cache_dir=cache"]
     last.append("--import-mode=importlib")
     assert RemoteCase(run, "a.py::a").command(Path("out"), Path("cache")) == [
         *(sys.executable, "-m", "pytest", *first, "-c", f"{here}/pytest.ini"),
-        *("-o", "addopts=", f"--rootdir={here}", "--sweep", "--results-dir=out"),
-        *(*measuring, "--dataset-dir=data", *last, f"{here}/a.py::a"),
+        *("-o", "addopts=", f"--rootdir={here}"),
+        *ours("sweep", "results-dir=out", *measuring, "dataset-dir=data", "zero-values"),
+        *(*last, f"{here}/a.py::a"),
     ]
     options = ("case_options", "dataset_dir")  # an older revision has no --budget
-    older = Place("python", [], revision=Revision("commit", there), options=options)
+    older = Place("python", [], revision=Revision("commit", there), options=options, prefix="--")
     found = RemoteCase(run, "a.py::a", older).command(Path("out"), Path("cache"))
     assert found[found.index("-q") :] == [
         *(*first, "-o", "addopts=", f"--rootdir={there}", "--sweep", "--results-dir=out"),
-        *(*measuring[:2], f"--dataset-dir={here}/images/data", *last, f"{there}/a.py::a"),
+        *("--set=size=64", "--set=xla=on", f"--dataset-dir={here}/images/data", "--zero-values"),
+        *(*last, f"{there}/a.py::a"),
     ]
 
 
