@@ -74,6 +74,7 @@ class Waiting:
         measuring = [PREFIX + name for name in MEASURING_OPTIONS]
         self._defaults = {k: v for k, v in defaults.items() if k not in measuring}
 
+    # Before pytest's terminal, its JUnit XML and pytest-xdist are configured.
     @pytest.hookimpl(tryfirst=True)
     def pytest_cmdline_main(self, config: pytest.Config) -> Optional[int]:
         """With ``--help-ipubench`` show our options."""
@@ -115,6 +116,7 @@ class Waiting:
         value = getattr(config.option, dest)
         return value is not False and value != self._defaults[dest]
 
+    # Before pytest-xdist's own.
     @pytest.hookimpl(tryfirst=True, optionalhook=True)
     def pytest_xdist_auto_num_workers(self, config: pytest.Config) -> Optional[int]:
         """Return how many workers ``-n auto`` starts: one for each device."""

@@ -8,8 +8,8 @@ import pytest
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.command_line import options_of, value_of
-from ipubench.fixtures.instances.hosts import OPTION, launcher_words, named_hosts
-from ipubench.fixtures.machine.files import check_files_can_be_made, user_path
+from ipubench.fixtures.instances.hosts import OPTION, launcher_arguments, named_hosts
+from ipubench.fixtures.machine.files import check_folder_writable, user_path
 from ipubench.plugins.command_line.words import (
     LOOKING_INSIDE,
     PATH_OPTIONS,
@@ -69,7 +69,7 @@ def _check_folders(config: pytest.Config) -> None:
             if root is not None:
                 folder = user_path(root)
                 folder.mkdir(parents=True, exist_ok=True)
-                check_files_can_be_made(folder)
+                check_folder_writable(folder)
         except OSError as error:
             raise pytest.UsageError(
                 f"{flag}={root}: nothing can be written there ({error.strerror or error}); name "
@@ -81,7 +81,7 @@ def _check_hosts(config: pytest.Config) -> None:
     """Refuse what would be looked for on other hosts, where --launcher-args names some."""
     option = options_of(config)
     try:
-        hosts = named_hosts(launcher_words(option.launcher_args))
+        hosts = named_hosts(launcher_arguments(option.launcher_args))
     except CaseError as error:
         raise pytest.UsageError(str(error)) from None
     refused = {

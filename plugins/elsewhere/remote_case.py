@@ -21,14 +21,13 @@ import pytest
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.command_line import options_of
-from ipubench.fixtures.data.sources import for_other_folders
+from ipubench.fixtures.data.sources import with_absolute_folders
 from ipubench.fixtures.devices import lent
 from ipubench.fixtures.instances.controller import Instances
-from ipubench.fixtures.instances.plan import alone
+from ipubench.fixtures.instances.plan import single_process
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.machine.process import LAST_LINES, TIDY_SECONDS, ServerProcess
-from ipubench.fixtures.machine.processor import allowed_cpus
 from ipubench.plugins.command_line.own_options import own_arguments
 from ipubench.plugins.command_line.words import (
     all_words,
@@ -40,7 +39,7 @@ from ipubench.plugins.elsewhere import only_from
 from ipubench.plugins.elsewhere.place import HERE, Place
 from ipubench.plugins.record.files import lines_in
 from ipubench.plugins.record.record import spent_of
-from ipubench.plugins.run.results import SessionResults, run_key
+from ipubench.plugins.run.results import Recording, SessionResults
 
 #: Lines of a process's output that are looked at; of these the last ones are shown.
 MOST_LINES = 200
@@ -60,10 +59,6 @@ OF_THIS_FOLDER = ("dataset-dir", "gate-policy")
 GRACE_SECONDS = 10.0
 
 
-#: The CPUs that this run started with.
-cpus_key = pytest.StashKey[FrozenSet[int]]()
-
-
 class FreshError(CaseError):
     """A fresh process did not measure its case; ``why`` is that in one line."""
 
@@ -77,7 +72,7 @@ class FreshError(CaseError):
 class RemoteCase:
     """A case that another process runs, with the options of this run."""
 
-    config: pytest.Config
+    ours: Recording
     nodeid: str
     place: Place = HERE
     #: Words for this process alone.
@@ -88,13 +83,12 @@ class RemoteCase:
     @property
     def folder(self) -> Path:
         """Return the folder that its process runs in."""
-        return self.place.folder(self.config)
+        return self.place.folder(self.ours.config)
 
     @property
     def most_seconds(self) -> float:
         """Return how long its process may take, given what the first one took."""
-        option, run = options_of(self.config), self.config.stash.get(run_key, None)
-        first = run.results.benchmarks.get(self.nodeid) if run is not None else None
+        option, first = options_of(self.ours.config), self.ours.results.benchmarks.get(self.nodeid)
         spent = spent_of(first).values() if first is not None else ()
         measuring = math.fsum([option.budget, *spent])
         return LEAST_SECONDS + float(option.wait_for_quiet or 0.0) + TIMES_THE_FIRST * measuring
@@ -112,7 +106,7 @@ class RemoteCase:
         process with other code. ``director`` is the address of the run whose orders the process
         obeys; without one it measures once and ends.
         """
-        config, place = self.config, self.place
+        config, place = self.ours.config, self.place
         root, ini, prefix = place.root(config), place.ini(config), place.prefix
         measuring = measuring_arguments(config, place.options, prefix)
         if place.revision is not None:
@@ -135,7 +129,7 @@ class RemoteCase:
             # Without the plugin the setting would be an unknown one.
             *(["-o", f"cache_dir={cache}"] if config.pluginmanager.hasplugin(CACHE) else []),
             f"--import-mode={config.option.importmode}",
-            *arguments_of(config, self.nodeid, root),
+            *arguments_of(config, self.nodeid, self.ours.selection.named_files, root),
             *self.words,
             # Nothing is captured then: all output belongs into the log.
             *(["-s", f"{prefix}instance={director}"] if director else []),
@@ -147,7 +141,7 @@ class RemoteCase:
         The process starts with the CPUs that this run started with, not with those it has pinned
         itself to. Whatever ends the wait, an interruption included, nothing of it is left.
         """
-        with scratch.folder("process") as folder, running_on(self.config.stash[cpus_key]):
+        with scratch.folder("process") as folder, running_on(self.ours.cpus):
             process = ServerProcess(
                 f"a process for {self.nodeid}",
                 self.command(results, folder / "cache"),
@@ -173,7 +167,7 @@ class RemoteCase:
         """
         logs = folder / name.replace(" ", "-")
         program = partial(self.command, folder / "results", logs.with_suffix(".cache"))
-        return Instances(alone(name, self.folder, self.environment), program, logs)
+        return Instances(single_process(name, self.folder, self.environment), program, logs)
 
     def measured(self, name: str = "") -> Dict[str, Dict[str, Any]]:
         """Return by name all that its test measures in one fresh process, with ``name`` among them.
@@ -249,7 +243,7 @@ def running_on(cpus: FrozenSet[int]) -> Iterator[None]:
 def child_environment(place: Place = HERE) -> Dict[str, str]:
     """Return this process's environment, less pytest options that would apply once more."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
-    return place.variables(lent(for_other_folders(kept)))
+    return place.variables(lent(with_absolute_folders(kept)))
 
 
 def for_another_folder(words: Sequence[str], here: Path) -> List[str]:
@@ -269,8 +263,3 @@ def _plugin_words(config: pytest.Config) -> List[str]:
     ours = "no:unraisableexception"
     names = [name for name in config.option.plugins if name not in (ours, "no:terminal")]
     return [word for name in [ours, *names] for word in ("-p", name)]
-
-
-def note_cpus(config: pytest.Config) -> None:
-    """Note the CPUs before the device pins this process."""
-    config.stash[cpus_key] = frozenset(allowed_cpus())

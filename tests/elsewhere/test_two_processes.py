@@ -22,7 +22,7 @@ from ipubench.plugins.elsewhere.alternating import (
     taking_turns,
 )
 from ipubench.plugins.elsewhere.only_from import USAGE_ERROR
-from ipubench.plugins.elsewhere.remote_case import FreshError, RemoteCase, cpus_key
+from ipubench.plugins.elsewhere.remote_case import FreshError, RemoteCase
 from ipubench.plugins.gate.adjacent import AdjacentRounds
 
 #: What each side of a test answers, and in which order they were asked.
@@ -141,8 +141,8 @@ OTHERS: Dict[str, Dict[str, Any]] = {}
 
 def benchmarks(here_first: bool, rounds: AdjacentRounds) -> List[Dict[str, Any]]:
     """Return the benchmarks of a pair that has taken turns."""
-    config: Any = SimpleNamespace(stash={cpus_key: frozenset()})
-    case = RemoteCase(config, "bench.py::a")
+    run: Any = SimpleNamespace(cpus=frozenset())
+    case = RemoteCase(run, "bench.py::a")
     with taking_turns(case, case, here_first, "fake", lambda text: None) as pair:
         return pair.benchmarks(rounds, here_first)
 

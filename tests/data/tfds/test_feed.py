@@ -328,8 +328,8 @@ def test_the_run_is_told_before_its_first_case(tmp_path: Path) -> None:
     )
     option = given_options(dataset_dir=str(tmp_path))
     config: Any = SimpleNamespace(option=option, stash=pytest.Stash())
-    session: Any = SimpleNamespace(config=config, items=[item])
-    datasets.find_data(session)
+    items: List[Any] = [item]
+    datasets.find_data(config, items)
     assert datasets.which_data(config) == [
         f"real data: 4 images of {split} of cifar10 in {folder}"
         for split in ("train", "validation")
