@@ -24,7 +24,7 @@ from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.output import uncaptured
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.record.record import record_of
-from ipubench.plugins.run.results import run_key
+from ipubench.plugins.state import run_of
 from scripts.steps import kernel_cases, runtime_name, step_of
 
 KERNELS = kernel_cases()
@@ -122,7 +122,7 @@ def compare(
     meter(Prepared(ready.step), items=ready.items, unit="items")
     if not repeat % 2:
         bare = bare_rate(ready.run, canary, ready.items, seconds)
-    results = meter.config.stash[run_key].results
+    results = run_of(meter.config).results
     reported = record_of(results.benchmarks[meter.item.nodeid])["throughput"]["median"]
     ratios.setdefault(name, []).append(reported / bare)
 

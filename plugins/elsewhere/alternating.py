@@ -29,7 +29,6 @@ from ipubench.plugins.elsewhere.place import Place
 from ipubench.plugins.elsewhere.remote_case import (
     FreshError,
     RemoteCase,
-    cpus_key,
     known_reason,
     running_on,
 )
@@ -174,7 +173,7 @@ def taking_turns(
         sides = {HERE: here.directed(HERE, folder), THERE: there.directed(THERE, folder)}
         try:
             with TwoProcesses(device, progress, sides, here.most_seconds) as processes:
-                with running_on(here.config.stash[cpus_key]):
+                with running_on(here.ours.cpus):
                     processes.launch(here_first)
                 processes.prepare(here_first)
                 yield processes

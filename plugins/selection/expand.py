@@ -35,7 +35,7 @@ from ipubench.fixtures.case.masking import mask_value
 from ipubench.fixtures.case.options import CaseConfig, check_value, is_masked, resolve_key
 from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.command_line.set_option import assign, convert, parse_assignments
-from ipubench.plugins.selection.selected import FRAMEWORKS, Selection, selection_key
+from ipubench.plugins.selection.selected import FRAMEWORKS, Selection
 
 PROFILED_ANEW = (
     "model_cache_path: with --profile an IPU gets a program that also reports; later runs would "
@@ -48,8 +48,8 @@ WITHOUT_NUMBER = {
 }
 
 
-def parse_settings(config: pytest.Config) -> None:
-    """Parse ``--set``; a syntax error ends here."""
+def selection_of(config: pytest.Config) -> Selection:
+    """Return what the command line asks for; a syntax error of ``--set`` ends here."""
     option = options_of(config)
     assignments = parse_assignments(option.case_options)
     for key in ("batches_per_step", "steps"):
@@ -61,15 +61,14 @@ def parse_settings(config: pytest.Config) -> None:
     device = devices.choose(option.device)
     if option.device_id is not None and device in WITHOUT_NUMBER:
         raise pytest.UsageError(f"--device-id: {WITHOUT_NUMBER[device]}")
-    config.stash[selection_key] = Selection(assignments, device)
+    return Selection(assignments, device)
 
 
-def parametrize_cases(metafunc: pytest.Metafunc) -> None:
+def parametrize_cases(metafunc: pytest.Metafunc, selection: Selection) -> None:
     """Turn the declared configurations into cases; bad values of options are judged later."""
     marks = list(metafunc.definition.iter_markers("cases"))
     if not marks:
         return
-    selection = metafunc.config.stash[selection_key]
     option = options_of(metafunc.config)
     function = metafunc.definition.nodeid
     params: Dict[str, Any] = {}

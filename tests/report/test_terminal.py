@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
@@ -11,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipubench.plugins.baseline.rows import own_noise
-from ipubench.plugins.record.files import JsonLinesFile
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.text import percent, short_number
 from ipubench.plugins.report.table import HEADINGS, Row, layout, table_rows
 from ipubench.plugins.report.terminal import summary, verdict_text
-from ipubench.plugins.run.results import Run, SessionResults
+from ipubench.plugins.run.results import Recording, SessionResults
+from ipubench.plugins.selection.selected import Selection
 from tests.support.harness import Project
 from tests.support.reports import benchmark, verdict
 
@@ -31,9 +30,15 @@ def lines_of(rows: List[Row], width: int) -> List[str]:
     return [row.cells[0] for row in layout(rows, width)]
 
 
+def recording(cases: Dict[str, Any]) -> Recording:
+    """Return what a run has recorded that measured these cases."""
+    config: Any = None
+    return Recording(config, Selection({}, "cpu"), results=SessionResults(benchmarks=cases))
+
+
 def notes_of(cases: Dict[str, Any]) -> List[str]:
     """Return the lines below the table of some cases."""
-    lines = summary(Run(JsonLinesFile(Path("none")), SessionResults(benchmarks=cases)), 80)
+    lines = summary(recording(cases), 80)
     return [row.cells[0] for row in lines]
 
 
@@ -212,8 +217,7 @@ def test_the_notes_say_whose_latency_is_mostly_that_of_the_call(
     one = benchmark("alpha")
     latency = record_of(one)["latency"]
     latency.update(source=source, p50_ms=times * latency["p50_ms"])
-    run = Run(JsonLinesFile(Path("none")), SessionResults(benchmarks={"alpha": one}))
-    lines = [row.cells[0] for row in summary(run, 80)]
+    lines = [row.cells[0] for row in summary(recording({"alpha": one}), 80)]
     assert any(line.startswith("alpha: p50") and "25%" in line for line in lines) is said
 
 
