@@ -1,23 +1,22 @@
-"""The form of a baseline file, and what makes one sound: plugins/baseline/schema.json."""
+"""The form of a baseline file, and what makes one sound: the types of plugins/record/structs.py."""
 
 from __future__ import annotations
 
-import functools
-import itertools
-import json
+import re
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Set
+from typing import Any, Dict, List, Set
+
+import msgspec
 
 from ipubench.fixtures.case.untrusted import parse_json
 from ipubench.plugins.baseline.entries import Key, key_of
 from ipubench.plugins.record.record import NAMESPACE
+from ipubench.plugins.record.structs import Document
 
 FORMAT = 2
-SCHEMA = Path(__file__).with_name("schema.json")
-# Schemas of numbers, and the least number of each.
-NUMBERS = {"#/$defs/positive": 1e-30, "#/$defs/amount": 0.0, "#/$defs/number": -1e30}
-LONGEST_REASON = 100
-MOST_PROBLEMS = 100  # that are looked for
+#: How msgspec ends a message, and what of a path is the same in every benchmark.
+PLACE = re.compile(r" - at `\$\.?(.*)`$", re.DOTALL)
+OF_CASE = re.compile(r"benchmarks\[(\d+)\]\.?(?:extra_info\.ipubench(?:\.|$))?(.*)")
 # Of a file, so that it takes at most some 500 MB of memory, whatever it holds.
 MOST_BYTES = 64 << 20
 MOST_VALUES = 2_500_000
@@ -64,24 +63,37 @@ def decode(path: Path, text: str) -> Dict[str, Any]:
 
 def problems(document: Dict[str, Any]) -> List[str]:
     """Return what is wrong with a document: which case, where, what."""
-    # The first tell enough of a file in which all is wrong, and finding all takes minutes.
-    errors = list(itertools.islice(_validator().iter_errors(document), MOST_PROBLEMS))
-    # Of several problems with one value the outermost says most.
-    errors.sort(key=lambda error: len(error.absolute_path))
-    found = [_describe(document, list(error.absolute_path), error.message) for error in errors]
-    return found or _repeated(document["benchmarks"])
+    try:
+        msgspec.convert(
+            {**document, "benchmarks": list(map(inward, document["benchmarks"]))}, Document
+        )
+    except msgspec.ValidationError as error:
+        return [_describe(document, str(error))]
+    return _repeated(document["benchmarks"])
 
 
-def _describe(document: Dict[str, Any], path: List[Any], message: str) -> str:
+def inward(benchmark: Any) -> Any:
+    """Return a benchmark with all of its ``extra_info`` that is not ours in one place."""
+    extra = benchmark.get("extra_info") if isinstance(benchmark, dict) else None
+    if not isinstance(extra, dict) or NAMESPACE not in extra:
+        return benchmark
+    others = {name: value for name, value in extra.items() if name != NAMESPACE}
+    return {**benchmark, "extra_info": {NAMESPACE: extra[NAMESPACE], "others": others}}
+
+
+def _describe(document: Dict[str, Any], message: str) -> str:
+    found = PLACE.search(message)
+    place = found.group(1) if found else ""
     case = ""
-    if path[:1] == ["benchmarks"] and len(path) > 1:
-        benchmark = document["benchmarks"][path[1]]
+    of_case = OF_CASE.fullmatch(place)
+    if of_case:
+        benchmark = document["benchmarks"][int(of_case.group(1))]
         name = benchmark.get("fullname") if isinstance(benchmark, dict) else None
-        case = name if isinstance(name, str) and name else f"case number {path[1] + 1}"
-        path = path[2:]
-    # The reason is at the end of the message, after the value, which may be long.
-    reason = message if len(message) <= LONGEST_REASON else f"...{message[-LONGEST_REASON:]}"
-    return ": ".join(filter(None, (case, ".".join(map(str, path)), reason)))
+        case = (
+            name if isinstance(name, str) and name else f"case number {int(of_case.group(1)) + 1}"
+        )
+        place = of_case.group(2)
+    return ": ".join(filter(None, (case, place, PLACE.sub("", message))))
 
 
 def _repeated(benchmarks: List[Dict[str, Any]]) -> List[str]:
@@ -92,40 +104,3 @@ def _repeated(benchmarks: List[Dict[str, Any]]) -> List[str]:
             found.append(f"{key.nodeid}: stored twice for {key.fingerprint} and one configuration")
         seen.add(key)
     return found
-
-
-@functools.lru_cache(maxsize=None)
-def _validator() -> Any:
-    # Imported only where a file is read or written: collection must stay quick.
-    from jsonschema import Draft202012Validator, validators
-
-    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
-    quick = {"items": _items, "$ref": _reference}
-    return validators.extend(Draft202012Validator, quick)(schema)
-
-
-# The library takes seconds for a file's numbers one by one: what is plainly sound is left out.
-
-
-def _items(validator: Any, items: Any, instance: Any, schema: Any) -> Iterator[Any]:
-    from jsonschema import Draft202012Validator
-
-    reference = items.get("$ref") if isinstance(items, dict) else None
-    if reference in NUMBERS and isinstance(instance, list):
-        for index, value in enumerate(instance):
-            if not _is_sound(value, reference):
-                yield from validator.descend(value, items, path=index)
-        return
-    yield from Draft202012Validator.VALIDATORS["items"](validator, items, instance, schema)
-
-
-def _reference(validator: Any, reference: Any, instance: Any, schema: Any) -> Iterator[Any]:
-    from jsonschema import Draft202012Validator
-
-    if reference in NUMBERS and _is_sound(instance, reference):
-        return
-    yield from Draft202012Validator.VALIDATORS["$ref"](validator, reference, instance, schema)
-
-
-def _is_sound(value: Any, reference: str) -> bool:
-    return type(value) in (float, int) and NUMBERS[reference] <= value <= 1e30

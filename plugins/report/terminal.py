@@ -141,7 +141,9 @@ def _single_calls(records: List[Dict[str, Any]]) -> List[str]:
 
 def _replaced(records: List[Dict[str, Any]]) -> List[str]:
     """Say which images of a data set could not be read."""
-    corrupt = list(dict.fromkeys(p for one in records for p in one["data"].get("corrupt", ())))
+    lists = [one["data"].get("corrupt") for one in records]
+    found = [str(path) for one in lists if isinstance(one, list) for path in one]
+    corrupt = list(dict.fromkeys(found))
     if not corrupt:
         return []
     images = counted(len(corrupt), "image")

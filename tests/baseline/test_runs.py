@@ -210,7 +210,7 @@ def test_a_damaged_verdict_is_one_message(shards: Path, tmp_path: Path) -> None:
     for line in ({"kind": 3}, {"kind": "pass", "change": "x"}, {"kind": "pass", "also": [{}]}, []):
         added = json.dumps({"type": "verdict", "case": SYNTHETIC, "verdict": line})
         (tmp_path / "run.jsonl").write_text(f"{journal.read_text()}{added}\n")
-        with pytest.raises(BaselineError, match="is damaged: ipubench.runs.0.verdicts"):
+        with pytest.raises(BaselineError, match=r"is damaged: ipubench\.runs\[0\]\.verdicts"):
             read_run(tmp_path / "run.jsonl")
 
 

@@ -162,20 +162,6 @@ def test_every_process_of_a_case_is_shown() -> None:
     assert last["throughput"] == pytest.approx(101, rel=0.02)
 
 
-def test_a_record_with_little_in_it_makes_a_report(tmp_path: Path) -> None:
-    pytest.importorskip("plotly", reason="pip install plotly")
-    case = with_processes(benchmark("a"))
-    record = record_of(case)
-    for key in ("latency", "compute", "memory", "input", "rounds", "build_seconds", "git"):
-        del record[key]
-    # It is no baseline, and that is said when all else is written.
-    with pytest.raises(ReportError, match="'latency' is a required property"):
-        write(Report(document([case])), tmp_path)
-    assert set(visible(tmp_path)) == FILES - {"baseline.json"}
-    (row,) = csv.DictReader((tmp_path / "results.csv").open(encoding="utf-8"))
-    assert row["latency p50 (ms)"] == "" and float(row["throughput (items/s)"]) > 0
-
-
 def test_a_report_is_written_and_written_again(report: Report, tmp_path: Path) -> None:
     pytest.importorskip("plotly", reason="pip install plotly")
     assert set(write(report, tmp_path)) == FILES == set(visible(tmp_path))

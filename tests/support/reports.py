@@ -74,6 +74,8 @@ def benchmark(name: str, function: str = "bench_inference/bench_cnn_torch.py::be
         "first_step_seconds": 0.3,
         "versions": {"python": "3.11.7", "torch": "2.13.0"},
         "git": "0123456789abcdef0123456789abcdef01234567",
+        "workers": 1,
+        "framework": None,
         "time": "2026-11-20T10:00:00Z",
         "items_per_round": items,
         "throughput": {
@@ -88,7 +90,7 @@ def benchmark(name: str, function: str = "bench_inference/bench_cnn_torch.py::be
             "stopped_by": "precision",
             "dropped_seconds": [0.1],
         },
-        "canary": {"seconds": canaries, "when": "before each round"},
+        "canary": {"kind": "matrix", "seconds": canaries, "when": "before each round"},
         "latency": {"source": "single-batch calls", **latency([s / 10 for s in seconds])},
         "compute": {
             "flops_per_item": flops,
