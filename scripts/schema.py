@@ -7,8 +7,8 @@ from typing import Any, Dict
 
 import msgspec
 
+from ipubench.plugins.baseline.format import Document
 from ipubench.plugins.record.files import write_json
-from ipubench.plugins.record.structs import Document
 
 SCHEMA = Path(__file__).resolve().parents[1] / "plugins" / "baseline" / "schema.json"
 

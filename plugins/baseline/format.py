@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Dict, List, Set
+from typing import Any, Callable, Final, Literal, Mapping, Sequence, Set
 
 import msgspec
 
 from ipubench.fixtures.case.untrusted import parse_json
 from ipubench.plugins.baseline.entries import Key, key_of
-from ipubench.plugins.record.record import NAMESPACE
-from ipubench.plugins.record.structs import Document
+from ipubench.plugins.baseline.run_facts import RunFacts
+from ipubench.plugins.record.structs import NAMESPACE, Around, Benchmark, Json, Part, inward
 
-FORMAT = 2
+FORMAT: Final = 2
 #: How msgspec ends a message, and what of a path is the same in every benchmark.
 PLACE = re.compile(r" - at `\$\.?(.*)`$", re.DOTALL)
 OF_CASE = re.compile(r"benchmarks\[(\d+)\]\.?(?:extra_info\.ipubench(?:\.|$))?(.*)")
@@ -36,19 +36,42 @@ def check_size(text: str) -> None:
         )
 
 
-def decode(path: Path, text: str) -> Dict[str, Any]:
-    """Return the document in a file's text, not yet checked."""
+class OurPart(Part, frozen=True):
+    """What is ours in a document."""
+
+    format: Literal[2]
+    #: Of a report: what the runs said beside their measurements.
+    runs: Sequence[RunFacts] = ()
+
+
+class Document(Around, frozen=True, kw_only=True):
+    """A baseline or a report: a document in pytest-benchmark's format."""
+
+    benchmarks: Sequence[Benchmark]
+    ipubench: OurPart = OurPart(FORMAT)
+
+    @classmethod
+    def of(
+        cls, around: Around, benchmarks: Sequence[Benchmark], runs: Sequence[RunFacts] = ()
+    ) -> Document:
+        """Return a document around benchmarks."""
+        known = {name: getattr(around, name) for name in Around.__struct_fields__}
+        return cls(**known, benchmarks=benchmarks, ipubench=OurPart(FORMAT, runs))
+
+
+def decode(path: Path, text: str, wanted: Callable[[str], bool]) -> Document:
+    """Return the ``wanted`` cases of the document in a file's text. Raises BaselineError."""
     try:
         check_size(text)
-        document = parse_json(text)
+        plain = parse_json(text)
     except ValueError as error:
         raise BaselineError(
             f"the baseline {path} cannot be read as JSON ({error}); restore it, or write another "
             "one with --baseline-save"
         ) from error
-    part = document.get(NAMESPACE) if isinstance(document, dict) else None
+    part = plain.get(NAMESPACE) if isinstance(plain, dict) else None
     version = part.get("format") if isinstance(part, dict) else None
-    if type(version) is not int or not isinstance(document.get("benchmarks"), list):
+    if type(version) is not int or not isinstance(plain.get("benchmarks"), list):
         raise BaselineError(
             f"{path} is not a baseline of this suite; write one with --baseline-save"
         )
@@ -57,50 +80,45 @@ def decode(path: Path, text: str) -> Dict[str, Any]:
             f"the baseline {path} has format {version}, this version reads {FORMAT}: use another "
             "ipubench, or write the baseline again"
         )
-    loaded: Dict[str, Any] = document
-    return loaded
-
-
-def problems(document: Dict[str, Any]) -> List[str]:
-    """Return what is wrong with a document: which case, where, what."""
+    kept = [one for one in plain["benchmarks"] if wanted(_name(one))]
     try:
-        msgspec.convert(
-            {**document, "benchmarks": list(map(inward, document["benchmarks"]))}, Document
-        )
+        return checked({**plain, "benchmarks": kept})
+    except ValueError as error:
+        raise BaselineError(
+            f"the baseline {path} is damaged: {error}; restore it, or write another one with "
+            "--baseline-save"
+        ) from None
+
+
+def _name(plain: Json) -> str:
+    name = plain.get("fullname") if isinstance(plain, dict) else None
+    return name if isinstance(name, str) else ""
+
+
+def checked(plain: Mapping[str, Json]) -> Document:
+    """Return a document. Raises ValueError that says what is wrong: which case, where, what."""
+    try:
+        document = msgspec.convert(inward(plain), Document)
     except msgspec.ValidationError as error:
-        return [_describe(document, str(error))]
-    return _repeated(document["benchmarks"])
+        raise ValueError(_describe(plain["benchmarks"], str(error))) from None
+    seen: Set[Key] = set()
+    for key in map(key_of, document.benchmarks):
+        if key in seen:
+            raise ValueError(
+                f"{key.nodeid}: stored twice for {key.fingerprint} and one configuration"
+            )
+        seen.add(key)
+    return document
 
 
-def inward(benchmark: Any) -> Any:
-    """Return a benchmark with all of its ``extra_info`` that is not ours in one place."""
-    extra = benchmark.get("extra_info") if isinstance(benchmark, dict) else None
-    if not isinstance(extra, dict) or NAMESPACE not in extra:
-        return benchmark
-    others = {name: value for name, value in extra.items() if name != NAMESPACE}
-    return {**benchmark, "extra_info": {NAMESPACE: extra[NAMESPACE], "others": others}}
-
-
-def _describe(document: Dict[str, Any], message: str) -> str:
+def _describe(benchmarks: Any, message: str) -> str:
+    """Return msgspec's message with the case and the place in it first."""
     found = PLACE.search(message)
     place = found.group(1) if found else ""
     case = ""
     of_case = OF_CASE.fullmatch(place)
     if of_case:
-        benchmark = document["benchmarks"][int(of_case.group(1))]
-        name = benchmark.get("fullname") if isinstance(benchmark, dict) else None
-        case = (
-            name if isinstance(name, str) and name else f"case number {int(of_case.group(1)) + 1}"
-        )
+        number = int(of_case.group(1))
+        case = _name(benchmarks[number]) or f"case number {number + 1}"
         place = of_case.group(2)
     return ": ".join(filter(None, (case, place, PLACE.sub("", message))))
-
-
-def _repeated(benchmarks: List[Dict[str, Any]]) -> List[str]:
-    seen: Set[Key] = set()
-    found = []
-    for key in map(key_of, benchmarks):
-        if key in seen:
-            found.append(f"{key.nodeid}: stored twice for {key.fingerprint} and one configuration")
-        seen.add(key)
-    return found

@@ -13,7 +13,7 @@ import os
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Sequence
+from typing import Callable, Dict, List, Sequence
 
 import pytest
 
@@ -26,7 +26,7 @@ from ipubench.plugins.compare.fresh_processes import (
 )
 from ipubench.plugins.compare.policy import compared_extra_info, has_gate, thresholds_of
 from ipubench.plugins.gate import paired
-from ipubench.plugins.gate.paired import Benchmark, Sides
+from ipubench.plugins.gate.paired import Sides
 from ipubench.plugins.gate.rule import TIME_OVER
 from ipubench.plugins.measure.by_pytest_benchmark import AS_THE_TEST_SAYS
 from ipubench.plugins.processes.alternating import (
@@ -39,9 +39,11 @@ from ipubench.plugins.processes.fresh import FreshError, measure_again
 from ipubench.plugins.processes.other_python import Environment, find, find_revision, python_of
 from ipubench.plugins.processes.revision import PREFIX, is_this_checkout
 from ipubench.plugins.record import host_process
-from ipubench.plugins.record.record import ITSELF, THROUGHPUT, record_of
+from ipubench.plugins.record.record import ITSELF, THROUGHPUT
+from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.text import percent, short_number
 from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED, INCOMPARABLE, Verdict
+from ipubench.plugins.run.lines import PairLine
 from ipubench.plugins.run.progress import in_words, progress_key
 from ipubench.plugins.run.results import run_key, selected
 from ipubench.plugins.run.resume import depends_on
@@ -74,7 +76,7 @@ class Against:
                 )
         else:
             environment = find(option.against, root)
-        facts: Dict[str, Any] = dict(environment.versions)
+        facts = dict(environment.versions)
         if environment.revision is not None:
             facts["commit"] = environment.revision.commit
         depends_on(config, "the other environment", json.dumps(facts))
@@ -112,7 +114,7 @@ class Comparison:
         self, against: Against, item: pytest.Item, benchmark: Benchmark, progress: Progress
     ) -> None:
         """``benchmark``: of the case in this process."""
-        self.name = benchmark["fullname"]
+        self.name = benchmark.fullname
         self.against = against
         self.config = against.config
         self.item = item
@@ -122,7 +124,7 @@ class Comparison:
         self.measured: List[Sides] = []
         self.device = self.config.stash[selection_key].device
         self.unfit = why_not_alternating(item, self.device, against.environment)
-        if record_of(benchmark)["effective"].get("measured_by") == ITSELF:
+        if benchmark.record.effective.get("measured_by") == ITSELF:
             self.unfit = AS_THE_TEST_SAYS
         self._time = self.config.stash[gate_time_key]
         # Until a pair has been measured: both its sides take as long as the run's own process.
@@ -177,10 +179,8 @@ class Comparison:
         with self._time.spending():
             sides = self._sides(first)
         self._expected = self._time.latest
-        line: Dict[str, Any] = {"type": "pair", "case": self.name}
-        line.update(here=sides.here, there=sides.there, here_first=first)
-        if sides.rounds is not None:
-            line["rounds"] = sides.rounds.as_dict()
+        rounds = None if sides.rounds is None else sides.rounds.decided()
+        line = PairLine(self.name, sides.here, sides.there, first, rounds)
         self.config.stash[run_key].add(line)
         self._report(sides)
         return sides
@@ -196,16 +196,16 @@ class Comparison:
 
     def _report(self, sides: Sides) -> None:
         """Show what a pair says, in a line of its own."""
-        here, there = record_of(sides.here)["throughput"], record_of(sides.there)["throughput"]
-        text = f"  {record_of(sides.here)['name']}: pair {len(self.measured) + 1}: "
-        before, unit = short_number(there["median"]), here["unit"]
+        here, there = sides.here.record.throughput, sides.there.record.throughput
+        text = f"  {sides.here.record.name}: pair {len(self.measured) + 1}: "
+        before, unit = short_number(there.median), here.unit
         if sides.usable:
             # Their medians may say otherwise: the change is that of rounds beside each other.
             (pair,) = paired.pairs_of([sides], THROUGHPUT)
             change = percent(math.expm1(-pair.difference), sign=True)
             text += f"{before} {unit} there, {change} here"
         else:
-            text += f"{before} -> {short_number(here['median'])} {unit}, disturbed"
+            text += f"{before} -> {short_number(here.median)} {unit}, disturbed"
         self.config.stash[progress_key].line(f"{text} ({self._expected:.0f} s)")
 
     def _say(self, what: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import AbstractSet, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set
+from typing import AbstractSet, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set
 
 import pytest
 from pytest import ExitCode
@@ -29,8 +29,7 @@ from ipubench.plugins.baseline.entries import (
     unproven,
     why_disturbed,
 )
-from ipubench.plugins.baseline.format import BaselineError
-from ipubench.plugins.baseline.runs import why_damaged
+from ipubench.plugins.baseline.format import BaselineError, Document
 from ipubench.plugins.command_line.words import is_worker, measures, only_tests
 from ipubench.plugins.compare.fresh_processes import most_time, too_few
 from ipubench.plugins.compare.policy import compared_extra_info, policy_of, thresholds_of
@@ -42,7 +41,8 @@ from ipubench.plugins.gate.rule import (
     least_slowdown,
 )
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record.record import THROUGHPUT, of_test, record_of, with_processes
+from ipubench.plugins.record.record import THROUGHPUT, of_test, with_processes
+from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.text import percent
 from ipubench.plugins.record.verdict import (
     COMPARED,
@@ -54,7 +54,7 @@ from ipubench.plugins.record.verdict import (
 )
 from ipubench.plugins.run.exit_code import exit_code
 from ipubench.plugins.run.results import Run, is_complete, run_key, selected
-from ipubench.plugins.run.resume import damage_key, depends_on, digest
+from ipubench.plugins.run.resume import depends_on, digest
 from ipubench.plugins.selection.functions import make_case
 from ipubench.plugins.selection.selected import Selection, case_of, selection_key
 
@@ -75,24 +75,24 @@ class Comparison:
     """The baseline of this run."""
 
     path: Path
-    entries: List[Dict[str, Any]]
+    entries: List[Benchmark]
     #: The cases that it has, each with its test.
     tests: Dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
         self._by_case = by_case(self.entries)
-        self.tests = {entry["fullname"]: of_test(entry) for entry in self.entries}
+        self.tests = {entry.fullname: of_test(entry) for entry in self.entries}
 
     @property
     def stored(self) -> AbstractSet[str]:
         """The cases that it has."""
         return self.tests.keys()
 
-    def find(self, benchmark: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+    def find(self, benchmark: Benchmark) -> Optional[Benchmark]:
         """Return the entry that a measured case is compared with; None where it is new."""
         return find(self._by_case, *key_of(benchmark))
 
-    def software(self, benchmarks: Iterable[Dict[str, Any]]) -> str:
+    def software(self, benchmarks: Iterable[Benchmark]) -> str:
         """Return in words which versions and commits are others than the entries'; '' for none."""
         return software_since(self._by_case, benchmarks)
 
@@ -114,11 +114,7 @@ class Comparison:
             return here and not nodeid.startswith(unknown)
 
         return sorted(
-            {
-                entry["fullname"]
-                for entry in gone(self.entries, known)
-                if was_collected(entry["fullname"])
-            }
+            {entry.fullname for entry in gone(self.entries, known) if was_collected(entry.fullname)}
         )
 
 
@@ -130,7 +126,6 @@ replaceable_key = pytest.StashKey[Set[Place]]()
 def read_baseline(config: pytest.Config) -> None:
     """Read the baseline before anything runs: a bad file must not cost a measurement."""
     option = config.option
-    config.stash[damage_key] = why_damaged
     try:
         if option.baseline_save is not None:
             target = store.baseline_path(option.baseline_save, config.rootpath)
@@ -162,12 +157,12 @@ def what_the_gate_costs(config: pytest.Config, items: List[pytest.Item]) -> List
     comparison = config.stash.get(comparison_key, None)
     cases = {item.nodeid: item for item in items if case_of(item) is not None}
     entries = [] if comparison is None else comparison.entries
-    stored = [entry for entry in entries if entry["fullname"] in cases]
-    judged = {one["fullname"] for one in stored if thresholds_of(cases[one["fullname"]])}
+    stored = [entry for entry in entries if entry.fullname in cases]
+    judged = {one.fullname for one in stored if thresholds_of(cases[one.fullname])}
     # A file may have the entries of several machines; which of them is this one is not known yet.
     noise: Dict[str, Noise] = {}
     for entry in stored:
-        name = entry["fullname"]
+        name = entry.fullname
         found = noise_of(entry, _rule(cases[name]))
         if found is not None:
             noise[name] = min(found, noise.get(name, found))
@@ -186,13 +181,13 @@ class Noise(NamedTuple):
     name: str
 
 
-def noise_of(entry: Dict[str, Any], rule: Rule) -> Optional[Noise]:
+def noise_of(entry: Benchmark, rule: Rule) -> Optional[Noise]:
     """Return what a baseline's entry says of that; None where its throughput is not judged."""
     least = least_slowdown(entry, rule)
     if least is None:
         return None
     goal = max(DETECTABLE_CHANGE, 2 * rule.thresholds[THROUGHPUT])
-    return Noise(least, goal, str(record_of(entry)["name"]))
+    return Noise(least, goal, entry.record.name)
 
 
 def too_noisy(cases: Sequence[Noise]) -> str:
@@ -212,7 +207,7 @@ def too_noisy(cases: Sequence[Noise]) -> str:
 
 
 def judge_with_baseline(
-    item: pytest.Item, benchmark: Dict[str, Any], fresh: Sequence[Dict[str, Any]], measure: Measure
+    item: pytest.Item, benchmark: Benchmark, fresh: Sequence[Benchmark], measure: Measure
 ) -> Verdict:
     """Judge a case against the baseline of this run, which has one.
 
@@ -282,7 +277,7 @@ def _judged(config: pytest.Config, run: Run) -> int:
         return ExitCode.OK
     if missing_cases(config):
         return ExitCode.TESTS_FAILED
-    kinds = {verdict["kind"] for verdict in run.results.verdicts.values()}
+    kinds = {verdict.kind for verdict in run.results.verdicts.values()}
     return ExitCode.OK if kinds & set(COMPARED) else EXIT_NOTHING_COMPARED
 
 
@@ -301,26 +296,24 @@ def _save_baseline(config: pytest.Config, run: Run) -> ExitCode:
         run.closing.append("no baseline was written: the run ended before its last case")
         return ExitCode.TESTS_FAILED
     failed = unproven(run.results)
-    sound = [one for one in measured(run.results) if one["fullname"] not in failed]
+    sound = [one for one in measured(run.results) if one.fullname not in failed]
     run.closing += left_out(failed, "whose entries stay as they were")
-    seldom = {one["fullname"]: too_few(config, one["fullname"]) for one in sound}
-    disturbed = {
-        one["fullname"]: why_disturbed(one) for one in sound if not seldom[one["fullname"]]
-    }
+    seldom = {one.fullname: too_few(config, one.fullname) for one in sound}
+    disturbed = {one.fullname: why_disturbed(one) for one in sound if not seldom[one.fullname]}
     left = _named(run, seldom, SELDOM)
     if not config.option.keep_disturbed:
         left += _named(run, disturbed, DISTURBED)
     code = ExitCode.TESTS_FAILED if left else ExitCode.OK
     undecided = {
-        one["fullname"]: INCONCLUSIVE
+        one.fullname: INCONCLUSIVE
         for one in sound
-        if run.results.verdicts.get(one["fullname"], {}).get("kind") == INCONCLUSIVE
-        and disturbed.get(one["fullname"]) == ""
+        if run.results.kind(one.fullname) == INCONCLUSIVE
+        and disturbed.get(one.fullname) == ""
         and place_of(one) in config.stash[replaceable_key]
     }
     run.closing += left_out(undecided, UNDECIDED)
-    sound = [one for one in sound if one["fullname"] not in {*left, *undecided}]
-    regressed = [v for v in run.results.verdicts.values() if v["kind"] == REGRESSED]
+    sound = [one for one in sound if one.fullname not in {*left, *undecided}]
+    regressed = [v for v in run.results.verdicts.values() if v.kind == REGRESSED]
     if regressed or not sound:
         empty = "no case was left" if run.results.benchmarks else "no case was measured"
         why = f"{counted(len(regressed), 'case')} regressed" if regressed else empty
@@ -328,7 +321,7 @@ def _save_baseline(config: pytest.Config, run: Run) -> ExitCode:
         return ExitCode.TESTS_FAILED
     path = store.baseline_path(name, config.rootpath)
     try:
-        store.save(path, pytest_benchmark_adapter.document(config, sound))
+        store.save(path, Document.of(pytest_benchmark_adapter.around(config), sound))
     except BaselineError as error:
         run.closing.append(f"{error}{run.where}")
         return ExitCode.USAGE_ERROR

@@ -8,7 +8,7 @@ one. A stored baseline cannot run: its operations are known where it was measure
 from __future__ import annotations
 
 import shutil
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Callable, Optional, Tuple
 
 import pytest
 
@@ -23,9 +23,10 @@ from ipubench.plugins.compare.policy import has_gate
 from ipubench.plugins.measure.base import measured_key
 from ipubench.plugins.processes.fresh import known_reason, most_seconds, run_case
 from ipubench.plugins.processes.other_python import Environment
-from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.structs import Profile
 from ipubench.plugins.record.verdict import REGRESSED
 from ipubench.plugins.run.bounds import unbounded
+from ipubench.plugins.run.lines import ProfileLine
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import Run, run_key
 from ipubench.plugins.selection.selected import case_of
@@ -62,7 +63,7 @@ def explain_regression(item: pytest.Item) -> None:
     if run is None or case is None or item.nodeid not in run.results.benchmarks:
         return
     option = item.config.option
-    kind = run.results.verdicts.get(item.nodeid, {}).get("kind")
+    kind = run.results.kind(item.nodeid)
     if not (option.keep_operations or (option.profile_on_regression and kind == REGRESSED)):
         return
     if release_key in item.stash:
@@ -72,7 +73,7 @@ def explain_regression(item: pytest.Item) -> None:
     both = option.profile_on_regression and kind == REGRESSED
     with unbounded(item.config):
         profile = profiler.explain(both)
-    run.add({"type": "profile", "case": item.nodeid, "profile": profile})
+    run.add(ProfileLine(item.nodeid, profile))
 
 
 class Profiler:
@@ -89,16 +90,16 @@ class Profiler:
         results = user_path(item.config.option.results_dir)
         self.folder = (results / FOLDER / run.journal.path.stem).resolve()
 
-    def explain(self, both: bool) -> Dict[str, Any]:
+    def explain(self, both: bool) -> Profile:
         """Return where the time went here, and with ``both`` also there and what grew."""
         here, problem = self._profile(HERE)
-        found: Dict[str, Any] = {"folder": str(self.folder), "here": here}
         notes = [f"here: {problem}"] if problem else []
+        there: Operations = ()
         if both:
             there, problem = self._before()
-            found.update(there=there, grown=grown(there, here) if there and here else [])
             notes += [f"before: {problem}"] if problem else []
-        return {**found, "notes": notes}
+        more = grown(there, here) if there and here else ()
+        return Profile(str(self.folder), here, there, more, notes)
 
     def _before(self) -> Tuple[Operations, str]:
         """Return where the time went before, or why that is not known."""
@@ -108,7 +109,7 @@ class Profiler:
         comparison = self._config.stash.get(comparison_key, None)
         benchmark = self._run.results.benchmarks[self._nodeid]
         entry = comparison.find(benchmark) if comparison is not None else None
-        kept = record_of(entry).get("operations", []) if entry is not None else []
+        kept = entry.record.operations if entry is not None else ()
         return kept, "" if kept else NOT_KEPT
 
     def _profile(

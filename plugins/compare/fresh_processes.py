@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Callable, Dict, Iterator, List, Optional
 
 import pytest
 
@@ -17,11 +17,10 @@ from ipubench.plugins.gate.countable import LEAST_FRESH, given_up
 from ipubench.plugins.gate.cpu_time import LEAST_DISTURBED
 from ipubench.plugins.processes.beside import busy_programs
 from ipubench.plugins.processes.fresh import all_measured_again
-from ipubench.plugins.record.record import (
-    record_of,
-    was_disturbed,
-)
+from ipubench.plugins.record.record import was_disturbed
+from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.text import short_number
+from ipubench.plugins.run.lines import FreshLine
 from ipubench.plugins.run.progress import Progress, in_words, progress_key
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.run.time_spent import spent_key
@@ -78,7 +77,7 @@ class GateTime:
 
 gate_time_key = pytest.StashKey[GateTime]()
 #: What the fresh processes of a test have measured, each by name.
-_fresh_key = pytest.StashKey[List[Dict[str, Dict[str, Any]]]]()
+_fresh_key = pytest.StashKey[List[Dict[str, Benchmark]]]()
 
 
 def processes_wanted(config: pytest.Config) -> int:
@@ -154,10 +153,10 @@ class FreshProcesses:
         self._time = item.config.stash[gate_time_key]
         self._time.begin()
         self._expected = seconds_of_fresh(item)
-        self.benchmarks: List[Dict[str, Any]] = []
+        self.benchmarks: List[Benchmark] = []
         self._beside = ""  # what to note of processes that are disturbed on purpose
 
-    def __call__(self, number: int) -> Optional[Dict[str, Any]]:
+    def __call__(self, number: int) -> Optional[Benchmark]:
         """Return the benchmark of the fresh process with this number, from 1 up.
 
         None where there is no time for one more.
@@ -185,8 +184,8 @@ class FreshProcesses:
             measured = self(len(clean) + 1)
             if measured is None:
                 return
-            clean.append(not was_disturbed(record_of(measured)))
-            on_cpu = record_of(measured)["device"]["kind"] == "cpu"
+            clean.append(not was_disturbed(measured.record))
+            on_cpu = measured.record.device.kind == "cpu"
         if not on_cpu or self._item.config.option.processes is not None:
             return
         first, missing = len(clean) + 1, LEAST_DISTURBED - clean.count(False)
@@ -205,7 +204,7 @@ class FreshProcesses:
         each = f"of about {self._expected:.0f} s"
         self._progress.line(f"  {name}: {processes} {each}: {whole}")
 
-    def _measured(self) -> Dict[str, Any]:
+    def _measured(self) -> Benchmark:
         """Measure in one more process, for all cases of the test."""
         self._progress.phase(f"fresh process {len(self.benchmarks) + 1}")
         with self._time.spending():
@@ -216,16 +215,16 @@ class FreshProcesses:
         self._processes.append(found)
         return found[self._name]
 
-    def _add(self, found: Dict[str, Any]) -> None:
+    def _add(self, found: Benchmark) -> None:
         self.benchmarks.append(found)
         number = len(self.benchmarks)
-        self._item.config.stash[run_key].add({"type": "fresh", "benchmark": found})
-        throughput = record_of(found)["throughput"]
-        rate = f"{short_number(throughput['median'])} {throughput['unit']}"
+        self._item.config.stash[run_key].add(FreshLine(found))
+        throughput = found.record.throughput
+        rate = f"{short_number(throughput.median)} {throughput.unit}"
         note = self._beside
-        if not note and was_disturbed(record_of(found)):
+        if not note and was_disturbed(found.record):
             note = ", disturbed"
-        name = record_of(found)["name"]
+        name = found.record.name
         took = f"{self._expected:.0f} s"
         self._progress.line(f"  {name}: fresh process {number}: {rate}{note} ({took})")
 

@@ -16,9 +16,9 @@ from ipubench.plugins.compare.fresh_processes import FreshProcesses, processes_w
 from ipubench.plugins.compare.policy import inconclusive_fails
 from ipubench.plugins.gate.countable import LEAST_FRESH
 from ipubench.plugins.measure.base import Measured, measured_key, recorded_key
-from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.verdict import INCONCLUSIVE, REGRESSED, message, undecided_message
 from ipubench.plugins.run.bounds import run_once, unbounded
+from ipubench.plugins.run.lines import VerdictLine
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.run.time_spent import spent_key
@@ -49,7 +49,7 @@ def conclude(item: pytest.Item, measured: Measured, progress: Callable[[str], No
 
     Returns why it fails: if it has regressed, or with ``--gate-inconclusive=fail`` if it is open.
     """
-    config, nodeid = item.config, measured.benchmark["fullname"]
+    config, nodeid = item.config, measured.benchmark.fullname
     run = config.stash[run_key]
     wanted = processes_wanted(config) - 1
     most = wanted or max(config.option.gate_cap, LEAST_FRESH)
@@ -67,8 +67,8 @@ def conclude(item: pytest.Item, measured: Measured, progress: Callable[[str], No
         verdict = judge_with_baseline(item, now, fresh.benchmarks, fresh)
     else:
         return []
-    run.add({"type": "verdict", "case": nodeid, "verdict": verdict.as_dict()})
-    name = record_of(measured.benchmark)["name"]
+    run.add(VerdictLine(nodeid, verdict))
+    name = measured.benchmark.record.name
     if verdict.kind == REGRESSED:
         return [message(name, verdict, str(run.journal.path))]
     if verdict.kind == INCONCLUSIVE and inconclusive_fails(config):

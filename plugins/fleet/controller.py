@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any, Dict, Generator, List, Optional, Sequence, Set, Union
 
 import pytest
+from msgspec.structs import replace
 
 from ipubench.fixtures import devices
 from ipubench.fixtures.case.cases import Case
@@ -23,9 +24,23 @@ from ipubench.plugins.fleet.local_workers import LocalWorkers
 from ipubench.plugins.fleet.schedule import Task
 from ipubench.plugins.fleet.xdist_adapter import CRASHED, XdistSession
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record.record import named, record_of, with_record
+from ipubench.plugins.record.record import named, with_record
 from ipubench.plugins.record.text import name_of_test
 from ipubench.plugins.run.journal import run_of
+from ipubench.plugins.run.lines import (
+    BeginLine,
+    CaseLine,
+    Damaged,
+    ExtraLine,
+    FreshLine,
+    JournalLine,
+    OutcomeLine,
+    PairLine,
+    ProfileLine,
+    SelectedLine,
+    VerdictLine,
+    lines_of,
+)
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key, selected
 from ipubench.plugins.run.time_spent import spent_key
@@ -36,6 +51,8 @@ if TYPE_CHECKING:
 
     Crew = Union[LocalWorkers, RemoteHosts]
 
+#: Lines of a worker that name their case themselves.
+OF_A_CASE = (ExtraLine, OutcomeLine, PairLine, ProfileLine, VerdictLine)
 #: What pytest-xdist says where as many tests failed as may.
 ENOUGH = "stopping after "
 #: What several workers cannot do, and why.
@@ -254,12 +271,12 @@ class Controller:
         if run is not None:
             run.order = list(shown)
             run.nodeids = {task.key: task.nodeid for task in cases}
-            run.add({"type": "selected", "cases": run.order})
+            run.add(SelectedLine(run.order))
 
     def begun(self, key: str) -> None:
         """Note and show that a case has begun in a worker."""
         if key in self.known:
-            run_of(self.config).add({"type": "begin", "case": key})
+            run_of(self.config).add(BeginLine(key))
             self.config.stash[progress_key].begin(key)
 
     def has_ended(self, key: str) -> bool:
@@ -293,39 +310,45 @@ class Controller:
         # The rest is the user's, and goes into JUnit XML.
         report.user_properties = [pair for pair in report.user_properties if pair[0] != PART]
         for part in ours:
-            for line in part["lines"]:
+            for line in lines_of(part["lines"]):
                 self._take(self._of_host(line, member))
             said = [f"{member}: {line}" if self.each_host else line for line in part["closing"]]
             run.closing += [line for line in said if line not in run.closing]
         report.ipubench_case = True
         if report.when == CRASHED:
             run.results.forget([report.nodeid])
-            outcome = {"type": "outcome", "case": report.nodeid, "outcome": "failed"}
-            run.add({**outcome, "why": str(report.longrepr)})
+            run.add(OutcomeLine(report.nodeid, "failed", str(report.longrepr)))
         progress.reported(report, f" on {member}" if self.hosts and member else "")
 
-    def _take(self, line: Dict[str, Any]) -> None:
+    def _take(self, line: Union[JournalLine, Damaged]) -> None:
         """Put a line of a worker into the journal."""
         run = self.config.stash[run_key]
+        if isinstance(line, Damaged):
+            run.closing.append(f"{line.case}: a worker's line cannot be read: {line.why}")
+            return
         run.add(line)
-        if line["type"] in ("case", "extra"):
-            nodeid = line["case"] if "case" in line else line["benchmark"]["fullname"]
-            pytest_benchmark_adapter.adopt(self.config, run.results.benchmarks[nodeid])
+        if isinstance(line, (CaseLine, ExtraLine)) and not isinstance(line, FreshLine):
+            pytest_benchmark_adapter.adopt(self.config, run.results.benchmarks[line.case])
 
-    def _of_host(self, line: Dict[str, Any], member: str) -> Dict[str, Any]:
+    def _of_host(
+        self, line: Union[JournalLine, Damaged], member: str
+    ) -> Union[JournalLine, Damaged]:
         """Return a line of a worker as the run has it: it says on which host it was measured."""
         if self.hosts is None:
             return line
-        if self.each_host and "case" in line:
-            line["case"] = named(line["case"], member)
-        if "benchmark" in line:
-            benchmark = line["benchmark"]
-            record = {**record_of(benchmark), "host": member}
+        if isinstance(line, CaseLine):
+            benchmark = line.benchmark
+            record = replace(benchmark.record, host=member)
             if self.each_host:
-                names = {key: named(benchmark[key], member) for key in ("name", "fullname")}
-                record["name"] = named(record["name"], member)
-                benchmark = {**benchmark, **names}
-            line["benchmark"] = with_record(benchmark, record)
+                record = replace(record, name=named(record.name, member))
+                names = {
+                    "name": named(benchmark.name, member),
+                    "fullname": named(line.case, member),
+                }
+                benchmark = replace(benchmark, **names)
+            return replace(line, benchmark=with_record(benchmark, record))
+        if self.each_host and isinstance(line, OF_A_CASE):
+            return replace(line, case=named(line.case, member))
         return line
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:

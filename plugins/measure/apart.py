@@ -27,9 +27,8 @@ from ipubench.plugins.command_line.words import looking_inside_arguments
 from ipubench.plugins.measure.base import Measured, fail_where_implausible, measured_key
 from ipubench.plugins.processes.fresh import LAST_LINES, fresh_environment, run_case
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record.files import lines_in
-from ipubench.plugins.record.record import record_of, spent_of
 from ipubench.plugins.run.bounds import unbounded
+from ipubench.plugins.run.lines import CaseLine, lines_in
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import SessionResults, run_key
 from ipubench.plugins.run.time_spent import spent_key
@@ -120,14 +119,14 @@ def _measure(item: pytest.Function) -> None:
         )
         lines = lines_in(folder)
     results = SessionResults.of(lines)
-    message = next((line["message"] for line in reversed(lines) if "message" in line), "")
-    run.closing += [line for line in results.end.get("closing", ()) if line not in run.closing]
+    message = next(reversed(list(results.messages.values())), "")
+    run.closing += [line for line in results.end.closing if line not in run.closing]
     benchmark = results.benchmarks.get(item.nodeid)
     if benchmark is not None:
-        config.stash[spent_key].split(spent_of(benchmark))
-        run.add({"type": "case", "benchmark": benchmark})
+        config.stash[spent_key].split(benchmark.record.spent)
+        run.add(CaseLine(benchmark))
         pytest_benchmark_adapter.adopt(config, benchmark)
-        fail_where_implausible(record_of(benchmark), f"; the record is in {run.journal.path}")
+        fail_where_implausible(benchmark.record, f"; the record is in {run.journal.path}")
     outcome = results.outcomes.get(item.nodeid)
     if outcome == "skipped":
         pytest.skip(results.reasons.get(item.nodeid, ""))

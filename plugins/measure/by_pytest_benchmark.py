@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict
+from typing import Any
 
 from ipubench.fixtures.runtimes.call import OWN
-from ipubench.plugins.measure.base import Calls, CaseRun, measured_by_another
+from ipubench.plugins.measure.base import Calls, CaseRun, timed_by_another
 from ipubench.plugins.measure.disturbance import Disturbance
 from ipubench.plugins.record import host_process
 from ipubench.plugins.record.record import ITSELF
 from ipubench.plugins.record.statistics import latency
+from ipubench.plugins.record.structs import Memory
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.run.time_spent import spent_key
@@ -55,31 +56,19 @@ class Watched:
             closing = self.case_run.item.config.stash[run_key].closing
             closing.append(f"{self.case_run.case.id}: not recorded: {why}")
             return
-        described = measured_by_another(
-            seconds,
+        record = timed_by_another(
+            self.case_run.first_facts(),
             Calls(ITSELF, calls, UNIT),
-            {"source": ITSELF, **latency([s / calls for s in seconds])},
-            self.memory.read(),
-            self.memory.since,
+            seconds,
+            latency([s / calls for s in seconds], ITSELF),
+            Memory(self.memory.read(), self.memory.since, None),
+            self.others.describe_whole(len(seconds)),
+            effective={"precision": OWN, "measured_by": ITSELF},
+            compile="none",
+            canary_kind=self.case_run.device.canary_kind,
+            data={"mode": OWN},
         )
-        contention = self.others.describe_whole(len(seconds))
-        record = {**self._start(), **described, "contention": contention}
         self.case_run.finish(record, release=lambda: None)
-
-    def _start(self) -> Dict[str, Any]:
-        """Return the part of the record that is known before the rounds."""
-        return {
-            **self.case_run.first_facts(),
-            "effective": {"precision": OWN, "measured_by": ITSELF},
-            "compile": "none",
-            "canary": {
-                "kind": self.case_run.device.canary_kind,
-                "seconds": [],
-                "when": "never",
-            },
-            "counters": {},
-            "data": {"mode": OWN},
-        }
 
 
 def _phase(case_run: CaseRun, part: str, text: str) -> None:

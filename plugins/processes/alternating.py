@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Tuple, TypeVar
 
+import msgspec
 import pytest
 
 from ipubench.fixtures.case.cases import Case
@@ -40,7 +41,7 @@ from ipubench.plugins.processes.fresh import (
     running_on,
 )
 from ipubench.plugins.processes.other_python import Environment
-from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.structs import Benchmark, Json
 from ipubench.plugins.selection.order import SERVERS
 from ipubench.plugins.selection.selected import case_of
 
@@ -185,15 +186,16 @@ class AlternatingProcesses(TwoProcesses):
             self.launch(here_first)
         self.prepare(here_first)
 
-    def benchmarks(self, rounds: AdjacentRounds, here_first: bool) -> List[Dict[str, Any]]:
+    def benchmarks(self, rounds: AdjacentRounds, here_first: bool) -> List[Benchmark]:
         """End both processes; return the benchmark of the one here and of the one there.
 
         A record has figures that are measured for it, so the sides come in the pair's order.
         """
         self.progress("recording")
-        records: Dict[str, Dict[str, Any]] = {}
+        records: Dict[str, Benchmark] = {}
         for name in _names(here_first):
-            records[name] = self._order(name, "record", rounds.stopped_by)
+            plain = self._order(name, "record", rounds.stopped_by)
+            records[name] = self._benchmark(name, plain)
             self._order(name, "close")
             # What it has imported, and whether its test passed, is known at its end.
             with self._blaming(name):
@@ -201,9 +203,7 @@ class AlternatingProcesses(TwoProcesses):
             if code == only_from.USAGE_ERROR:
                 raise self._error(name, "modules of another checkout were imported", "")
         found = [records[HERE], records[THERE]]
-        rounds.items_here, rounds.items_there = (
-            float(record_of(one)["items_per_round"]) for one in found
-        )
+        rounds.items_here, rounds.items_there = (float(one.record.items_per_round) for one in found)
         return found
 
     def _process(self, name: str) -> Instances:
@@ -219,6 +219,12 @@ class AlternatingProcesses(TwoProcesses):
             return [*command, "-s", f"--instance={address}"]
 
         return Instances(plan, program, self._folder / side)
+
+    def _benchmark(self, name: str, plain: Json) -> Benchmark:
+        try:
+            return Benchmark.of(plain)
+        except msgspec.ValidationError as error:
+            raise self._error(name, f"its record cannot be read: {error}", "") from None
 
     def _most_seconds(self) -> float:
         return most_seconds(self.config, self.nodeid)

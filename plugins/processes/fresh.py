@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import pytest
 
@@ -33,9 +33,9 @@ from ipubench.plugins.command_line.words import (
 )
 from ipubench.plugins.processes import only_from
 from ipubench.plugins.processes.other_python import Environment
-from ipubench.plugins.record.files import lines_in
 from ipubench.plugins.record.host_process import end_with_parent
-from ipubench.plugins.record.record import spent_of
+from ipubench.plugins.record.structs import Benchmark
+from ipubench.plugins.run.lines import lines_in
 from ipubench.plugins.run.results import SessionResults, run_key
 
 LAST_LINES = 15
@@ -75,7 +75,7 @@ def measure_again(
     nodeid: str,
     elsewhere: Optional[Environment] = None,
     name: str = "",
-) -> Dict[str, Any]:
+) -> Benchmark:
     """Return the benchmark of one fresh process. Raises FreshError where its test did not pass.
 
     ``name``: of one of the several results of that test.
@@ -86,7 +86,7 @@ def measure_again(
 
 def all_measured_again(
     config: pytest.Config, nodeid: str, elsewhere: Optional[Environment], name: str
-) -> Dict[str, Dict[str, Any]]:
+) -> Dict[str, Benchmark]:
     """Return by name all that the test measures in one fresh process, with ``name`` among them.
 
     The process uses the device that this run holds, so this run must have closed its step.
@@ -107,6 +107,7 @@ def all_measured_again(
             f"{name} could not be measured again in a fresh process ({how}); its last lines:\n"
             + "\n".join(lines[-LAST_LINES:]),
             results.reasons.get(name)
+            or results.damaged.get(name)
             or (known_reason(lines) or lines[-1].strip() if lines and code else how),
             elsewhere is not None,
         )
@@ -143,7 +144,7 @@ def most_seconds(config: pytest.Config, nodeid: str) -> float:
     wait = float(config.option.wait_for_quiet or 0.0)
     if first is None:
         return LEAST_SECONDS + wait + TIMES_THE_FIRST * float(config.option.budget)
-    measuring = math.fsum([config.option.budget, *spent_of(first).values()])
+    measuring = math.fsum([config.option.budget, *first.record.spent.values()])
     return LEAST_SECONDS + wait + TIMES_THE_FIRST * measuring
 
 

@@ -10,8 +10,9 @@ only in files that know it. What a reader does not know it leaves out.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Union
 
+import msgspec
 from msgspec import Meta, Struct
 
 if sys.version_info >= (3, 9):
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 else:
     Json = Any
 
+NAMESPACE = "ipubench"
 #: What is kept as whoever measured gives it: the options of a case, what a framework counted.
 Facts = Mapping[str, Json]
 #: Of other numbers ratios are no longer finite: they are no measurement.
@@ -197,81 +199,6 @@ class Profile(Part, frozen=True):
     notes: Sequence[str] = ()
 
 
-class MetricVerdict(Part, frozen=True, omit_defaults=False):
-    """What a verdict holds of another metric than throughput; + is more, so worse."""
-
-    metric: str
-    kind: str
-    unit: str = ""
-    before: Optional[float] = None
-    now: Optional[float] = None
-    change: Optional[float] = None
-    low: Optional[float] = None
-    high: Optional[float] = None
-    threshold: Optional[float] = None
-
-
-class Verdict(Part, frozen=True, omit_defaults=False):
-    """What the gate says of a case; the numbers are those of its throughput.
-
-    Rates in items per second; ``change`` is relative, + is faster, ``low`` and ``high`` are its 95%
-    interval. ``metric`` decided; ``also`` has the other metrics that were judged.
-    """
-
-    kind: str
-    before: Optional[float] = None
-    now: Optional[float] = None
-    unit: str = ""
-    change: Optional[float] = None
-    low: Optional[float] = None
-    high: Optional[float] = None
-    threshold: Optional[float] = None
-    #: The threshold, or the case's A/A floor where that is larger.
-    allowed: Optional[float] = None
-    #: Whose figures these are.
-    processes: int = 0
-    processes_before: int = 0
-    #: The two sides were measured in turns, not at two times.
-    in_turns: bool = False
-    #: The change is that of the CPU time, beyond what others explain.
-    by_cpu_time: bool = False
-    metric: str = "throughput"
-    also: Sequence[MetricVerdict] = ()
-    reasons: Sequence[str] = ()
-    #: Of the test, where it changed.
-    extra_info: Sequence[str] = ()
-
-
-class RunFacts(Part, frozen=True, omit_defaults=False):
-    """What one run says beside its measurements. Cases are named by their node ids."""
-
-    #: Where it was read: a journal, a document, or the folder of a shard.
-    name: str = ""
-    command: str = ""
-    #: Seconds since 1970.
-    started: Optional[Moment] = None
-    ended: Optional[Moment] = None
-    #: Its cases; those that an earlier part of a resumed run has done included.
-    selected: Sequence[str] = ()
-    #: Case -> passed, failed, skipped.
-    outcomes: Mapping[str, str] = {}
-    #: Case -> why it did not pass, in one line.
-    reasons: Mapping[str, str] = {}
-    #: Missing cases too.
-    verdicts: Mapping[str, Verdict] = {}
-    #: Case -> where its time went (plugins/compare/explain.py).
-    profiles: Mapping[str, Profile] = {}
-    #: Case -> the fingerprint of the device that it was measured on.
-    machines: Mapping[str, str] = {}
-    #: What it was compared with, or ''; and what judged it.
-    baseline: str = ""
-    gate: str = "no gate"
-    #: None where the run never said how it ended.
-    exit_code: Optional[int] = None
-    #: Why nothing is known of it, or ''.
-    problem: str = ""
-
-
 class Accepted(Part, frozen=True):
     """A slow-down that ``promote`` was told to accept."""
 
@@ -429,21 +356,54 @@ class Benchmark(Part, frozen=True):
         """Our record."""
         return self.extra_info.ipubench
 
-
-class OurPart(Part, frozen=True):
-    """What is ours in a document."""
-
-    format: int
-    #: Of a report: what the runs said beside their measurements.
-    runs: Sequence[RunFacts] = ()
+    @staticmethod
+    def of(plain: Json) -> Benchmark:
+        """Return what a file holds. Raises msgspec.ValidationError, with the place of a fault."""
+        return msgspec.convert(inward(plain), Benchmark)
 
 
-class Document(Part, frozen=True):
-    """A baseline or a report: a document in pytest-benchmark's format."""
+class Around(Part, frozen=True, omit_defaults=False):
+    """What pytest-benchmark says around the benchmarks of a document."""
 
-    ipubench: OurPart
-    benchmarks: Sequence[Benchmark]
     machine_info: Facts = {}
     commit_info: Facts = {}
     datetime: str = ""
     version: str = ""
+
+
+#: Where a line of a journal has benchmarks.
+HOLDERS = ("benchmark", "here", "there")
+
+
+def inward(plain: Any) -> Any:
+    """Return a benchmark, a line or a document for msgspec: what else is in ``extra_info`` apart.
+
+    What is damaged stays as it is.
+    """
+    return _with_extra(plain, _apart)
+
+
+def as_plain(value: Struct) -> Any:
+    """Return the JSON values of a benchmark, a line, a document, or of what is none of these."""
+    return _with_extra(msgspec.to_builtins(value), _together)
+
+
+def _with_extra(plain: Any, change: Callable[[Dict[str, Any]], Dict[str, Any]]) -> Any:
+    if not isinstance(plain, dict):
+        return plain
+    if isinstance(plain.get("benchmarks"), list):
+        return {**plain, "benchmarks": [_with_extra(one, change) for one in plain["benchmarks"]]}
+    extra = plain.get("extra_info")
+    if "stats" in plain and isinstance(extra, dict) and NAMESPACE in extra:
+        return {**plain, "extra_info": change(extra)}
+    holders = {name: _with_extra(plain[name], change) for name in HOLDERS if name in plain}
+    return {**plain, **holders}
+
+
+def _apart(extra: Dict[str, Any]) -> Dict[str, Any]:
+    others = {name: value for name, value in extra.items() if name != NAMESPACE}
+    return {NAMESPACE: extra[NAMESPACE], "others": others}
+
+
+def _together(extra: Dict[str, Any]) -> Dict[str, Any]:
+    return {**extra.get("others", {}), NAMESPACE: extra[NAMESPACE]}

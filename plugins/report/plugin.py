@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any, Dict
 
 import pytest
+from msgspec.structs import replace
 from pytest import ExitCode
 
 from ipubench.fixtures.machine.files import check_writable, user_path
+from ipubench.plugins.baseline.format import Document
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.baseline.runs import facts_of
 from ipubench.plugins.command_line.words import is_worker, only_lists
@@ -19,6 +20,7 @@ from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.report.files import ReportError, append_summary, check, write
 from ipubench.plugins.report.terminal import compared_with, judged_by
 from ipubench.plugins.run.journal import command_line, shown_command
+from ipubench.plugins.run.lines import EndLine
 from ipubench.plugins.run.results import Run, run_key
 from ipubench.plugins.run.time_spent import spent_key
 
@@ -51,17 +53,16 @@ def add_junit_properties(item: pytest.Item, call: pytest.CallInfo[None]) -> None
     run = item.config.stash.get(run_key, None)
     # JUnit takes the properties that the last phase reports.
     if run is not None and call.when == "teardown" and item.nodeid in run.results.benchmarks:
-        verdict = run.results.verdicts.get(item.nodeid, {})
+        verdict = run.results.verdicts.get(item.nodeid)
         throughput = shown_throughput(run.results.whole(item.nodeid), verdict)
         item.user_properties += [
-            ("throughput", throughput["median"]),
-            ("unit", throughput["unit"]),
+            ("throughput", throughput.median),
+            ("unit", throughput.unit),
         ]
-        item.user_properties += [
-            (name, verdict[key])
-            for name, key in (("verdict", "kind"), ("change", "change"))
-            if verdict.get(key) is not None
-        ]
+        if verdict is not None:
+            item.user_properties.append(("verdict", verdict.kind))
+        if verdict is not None and verdict.change is not None:
+            item.user_properties.append(("change", verdict.change))
 
 
 # Registered after plugins/compare/baseline_plugin.py, so the verdicts of the session are known.
@@ -92,19 +93,18 @@ def write_reports(session: pytest.Session) -> int:
     return ExitCode.USAGE_ERROR if problems else ExitCode.OK
 
 
-def _end_of(session: pytest.Session) -> Dict[str, Any]:
+def _end_of(session: pytest.Session) -> EndLine:
     """Return the journal line on how the run ended."""
     config = session.config
-    return {
-        "type": "end",
-        "exit_code": int(session.exitstatus),
-        "time": time.time(),
-        "baseline": compared_with(config),
-        "gate": judged_by(config),
-        "missing": missing_cases(config),
-        "spent": config.stash[spent_key].of_run(),
-        "closing": list(config.stash[run_key].closing),
-    }
+    return EndLine(
+        exit_code=int(session.exitstatus),
+        time=time.time(),
+        baseline=compared_with(config),
+        gate=judged_by(config),
+        missing=missing_cases(config),
+        spent=config.stash[spent_key].of_run(),
+        closing=list(config.stash[run_key].closing),
+    )
 
 
 def report_of(config: pytest.Config, run: Run) -> Report:
@@ -112,8 +112,9 @@ def report_of(config: pytest.Config, run: Run) -> Report:
     results = run.results
     benchmarks = list(map(results.whole, results.benchmarks))
     facts = facts_of(results, run.journal.path.name, shown_command(command_line(config)))
-    facts.started = config.stash.get(started_key, None)
-    report = Report.of(pytest_benchmark_adapter.document(config, benchmarks), [facts])
+    facts = replace(facts, started=config.stash.get(started_key, None))
+    document = Document.of(pytest_benchmark_adapter.around(config), benchmarks)
+    report = Report.of(document, [facts])
     comparison = config.stash.get(comparison_key, None)
     if comparison is not None:
         report.keep_compared(comparison.find)

@@ -44,9 +44,11 @@ from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import FILE, kind_of, numbered, user_path
 from ipubench.plugins.command_line.words import is_worker, measures, typed_words
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record.files import JsonLinesFile, read_lines
+from ipubench.plugins.record.files import JsonLinesFile
+from ipubench.plugins.record.structs import as_plain
 from ipubench.plugins.run import resume
 from ipubench.plugins.run.exit_code import exit_code
+from ipubench.plugins.run.lines import BeginLine, OutcomeLine, RunLine, SelectedLine, read_lines
 from ipubench.plugins.run.results import Run, SessionResults, names_key, run_key
 from ipubench.plugins.selection.selected import case_of
 
@@ -90,18 +92,17 @@ def _new_run(config: pytest.Config, folder: Path) -> Run:
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     path = folder / f"run-{stamp}-{os.getpid()}.jsonl"
     # It is known before the file is there, which says nothing without it.
-    first = {
-        "type": "run",
-        "format": FORMAT,
-        "command": command_line(config),
-        "started": time.time(),
-        "pid": os.getpid(),
-        "circumstances": resume.circumstances(config),
-    }
+    first = RunLine(
+        format=FORMAT,
+        command=command_line(config),
+        started=time.time(),
+        pid=os.getpid(),
+        circumstances=resume.circumstances(config),
+    )
     # In containers that share the folder, processes of one number may start in one second.
     journal = next(journal for journal in map(JsonLinesFile, numbered(path)) if journal.create())
     try:
-        journal.append(first)
+        journal.append(as_plain(first))
     except BaseException:
         journal.path.unlink()
         raise
@@ -138,8 +139,12 @@ def _is_this_run(config: pytest.Config, path: Path) -> bool:
         lines = read_lines(path)
     except OSError:
         return False
-    known = bool(lines) and lines[0]["type"] == "run" and lines[0].get("format") == FORMAT
-    return known and bool(lines[0].get("command") == command_line(config))
+    first = lines[0] if lines else None
+    return (
+        isinstance(first, RunLine)
+        and first.format == FORMAT
+        and first.command == command_line(config)
+    )
 
 
 #: What a run writes into below its results, by names that a repository can foresee.
@@ -223,7 +228,7 @@ def note_selection(session: pytest.Session) -> None:
         return
     left = {item.nodeid for item in session.items}.union(run.results.resumed)
     run.order = [nodeid for nodeid in run.order if nodeid in left]
-    run.add({"type": "selected", "cases": run.order})
+    run.add(SelectedLine(run.order))
     for nodeid in run.results.resumed:
         pytest_benchmark_adapter.adopt(session.config, run.results.benchmarks[nodeid])
 
@@ -240,7 +245,7 @@ def begin_case(item: pytest.Item) -> None:
     """Note that a case starts; of a worker's cases its controller does."""
     run = item.config.stash.get(run_key, None)
     if run is not None and case_of(item) is not None and not is_worker(item.config):
-        run.add({"type": "begin", "case": item.nodeid})
+        run.add(BeginLine(item.nodeid))
 
 
 def end_case(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
@@ -253,16 +258,15 @@ def end_case(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.Test
     mendable = isinstance(error, CaseError)
     if mendable:
         report.longrepr = mask_text(str(error))
-    message = {"message": report.longrepr} if mendable else {}
+    message = str(report.longrepr) if mendable else ""
     run = item.config.stash.get(run_key, None)
     if run is None or case is None:
         return
     if report.when == "call" or report.outcome != "passed":
-        why = {} if report.outcome == "passed" else {"why": _why(report)}
+        why = "" if report.outcome == "passed" else _why(report)
         names = item.stash.get(names_key, [])
         for name in names if names and item.nodeid not in run.order else [item.nodeid, *names]:
-            outcome = {"type": "outcome", "case": name, "outcome": report.outcome}
-            run.add({**outcome, **why, **message})
+            run.add(OutcomeLine(name, report.outcome, why, message))
 
 
 def _why(report: pytest.TestReport) -> str:
@@ -286,7 +290,7 @@ def end_selection(session: pytest.Session) -> int:
     # As in a run that nothing interrupted.
     run.results.arrange(run.order)
     if run.order != run.results.selected and not is_worker(session.config):
-        run.add({"type": "selected", "cases": run.order})
+        run.add(SelectedLine(run.order))
     finished = run.results.resumed and session.exitstatus == ExitCode.NO_TESTS_COLLECTED
     return exit_code(
         ExitCode.OK if finished else session.exitstatus,

@@ -223,8 +223,8 @@ def _result(config: pytest.Config, report: pytest.TestReport) -> Tuple[str, Any]
         return counted(found, "result") if found else "ran, not measured", {}
     verdict = run.results.verdicts.get(report.nodeid)
     throughput = shown_throughput(run.results.whole(report.nodeid), verdict)
-    rate = f"{short_number(throughput['median'])} {throughput['unit']}"
-    spread = share_text(throughput["spread"])
+    rate = f"{short_number(throughput.median)} {throughput.unit}"
+    spread = share_text(throughput.spread)
     return f"{rate} ±{spread}" if spread else rate, {}
 
 

@@ -7,25 +7,24 @@ import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Dict, List, Mapping, Optional, Sequence, Union
 
 import pytest
 
 from ipubench.fixtures import devices
 from ipubench.fixtures.case.cases import config_hash
 from ipubench.fixtures.case.errors import counted
-from ipubench.fixtures.case.untrusted import has_fields, read_bytes
+from ipubench.fixtures.case.untrusted import read_bytes
 from ipubench.fixtures.devices.base import DeviceError
-from ipubench.plugins.record import host_process, pytest_benchmark_adapter
-from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record import host_process
+from ipubench.plugins.record.structs import Benchmark, Facts, Record, as_plain
 from ipubench.plugins.run.conditions import apply_conditions
-from ipubench.plugins.run.results import Run, SessionResults
+from ipubench.plugins.run.lines import Damaged, JournalLine, ResumeLine, RunLine
+from ipubench.plugins.run.results import Run
 from ipubench.plugins.selection.selected import case_of, selection_key
 
 #: What verdicts depend on besides the cases: its name in words -> a digest.
 depends_key = pytest.StashKey[Dict[str, str]]()
-#: Says why what a journal holds of a case cannot be used, or ''.
-damage_key = pytest.StashKey[Callable[[SessionResults, str], str]]()
 GIT = "git"
 #: Of a file that verdicts depend on; a baseline is the largest.
 MOST_BYTES = 64 << 20
@@ -57,7 +56,7 @@ class Machine:
     fingerprint: str
     description: str
     leases: List[str]  # what nobody else may hold while it measures
-    conditions: Dict[str, Any]
+    conditions: Facts
     versions: Dict[str, str]
 
     @classmethod
@@ -79,11 +78,11 @@ class Machine:
         leases = list(device.leases())
         return cls(info.fingerprint, info.name, leases, conditions, host_process.versions())
 
-    def changed(self, record: Dict[str, Any]) -> str:
+    def changed(self, record: Record) -> str:
         """Return what was another where a case was measured, on such a device, or ''."""
         for what, before, now in (
-            ("", record["conditions"], self.conditions),
-            ("version of ", record.get("versions", {}), self.versions),
+            ("", record.conditions, self.conditions),
+            ("version of ", record.versions, self.versions),
         ):
             for name, old, new in sorted(host_process.changes(before, now)):
                 return f"{what}{name} changed ({old} -> {new})"
@@ -94,38 +93,39 @@ class Machine:
 machines_key = pytest.StashKey[Sequence[Machine]]()
 
 
-def other_files(config: pytest.Config, before: Dict[str, Any]) -> List[str]:
+def other_files(config: pytest.Config, before: Mapping[str, Optional[str]]) -> List[str]:
     """Return the names of what verdicts depend on that was another ``before``."""
     now = circumstances(config)
     return [name for name in sorted({*before, *now} - {GIT}) if before.get(name) != now.get(name)]
 
 
-def why_elsewhere(machines: Sequence[Machine], benchmark: Dict[str, Any]) -> str:
+def why_elsewhere(machines: Sequence[Machine], benchmark: Benchmark) -> str:
     """Return why a finished case is to be measured anew on these machines, or ''."""
-    record = record_of(benchmark)
-    fingerprint = record["device"]["fingerprint"]
-    found = [one.changed(record) for one in machines if one.fingerprint == fingerprint]
+    fingerprint = benchmark.record.device.fingerprint
+    found = [one.changed(benchmark.record) for one in machines if one.fingerprint == fingerprint]
     return min(found, default="this is another device")
 
 
-def same_case(config: pytest.Config, item: pytest.Item, benchmark: Dict[str, Any]) -> bool:
+def same_case(config: pytest.Config, item: pytest.Item, benchmark: Benchmark) -> bool:
     """Tell whether a stored result is that of the case as it is now, on this kind of device."""
-    case, record = case_of(item), record_of(benchmark)
+    case, record = case_of(item), benchmark.record
     return (
         case is not None
-        and record["config_hash"] == config_hash(case.config, case.overrides)
-        and record["device"]["kind"] == config.stash[selection_key].device
+        and record.config_hash == config_hash(case.config, case.overrides)
+        and record.device.kind == config.stash[selection_key].device
     )
 
 
 def go_on(
-    config: pytest.Config, run: Run, lines: List[Dict[str, Any]], items: List[pytest.Item]
+    config: pytest.Config,
+    run: Run,
+    lines: Sequence[Union[JournalLine, Damaged]],
+    items: List[pytest.Item],
 ) -> None:
     """Keep what still holds of an earlier run, say what does not, and go on in its journal."""
     results = run.results
-    before = [line for line in lines if line["type"] in ("run", "resume")][-1]
-
-    before = before["circumstances"] if has_fields(before, {"circumstances": dict}) else {}
+    begun = [line for line in lines if isinstance(line, (RunLine, ResumeLine))]
+    before = begun[-1].circumstances
     files = other_files(config, before)
 
     @functools.lru_cache(maxsize=None)
@@ -136,13 +136,10 @@ def go_on(
     def why_anew(item: pytest.Item) -> str:
         """Return why a case that has passed is to be measured anew, or ''."""
         benchmark = results.benchmarks.get(item.nodeid)
-        if benchmark is None:  # its line may be damaged, or it measures nothing
-            return "the journal has no result of them"
-        # Whoever plans a report or a baseline of this run knows what they need of a result.
-        why_damaged = config.stash.get(damage_key, lambda results, nodeid: "")
-        whole = pytest_benchmark_adapter.can_adopt(benchmark)
-        if not whole or why_damaged(results, item.nodeid):
+        if item.nodeid in results.damaged:
             return "their results in the journal are damaged"
+        if benchmark is None:  # it measures nothing
+            return "the journal has no result of them"
         if not same_case(config, item, benchmark):
             return "its configuration changed"
         if files:
@@ -163,11 +160,5 @@ def go_on(
     if results.resumed and before.get(GIT) != git:
         run.note += f"; the project's revision changed ({before.get(GIT)} -> {git})"
     run.journal.drop_half_line()
-    run.journal.append(
-        {
-            "type": "resume",
-            "pid": os.getpid(),
-            "circumstances": circumstances(config),
-            "kept": results.resumed,
-        }
-    )
+    line = ResumeLine(results.resumed, os.getpid(), circumstances(config))
+    run.journal.append(as_plain(line))

@@ -15,6 +15,7 @@ import pytest
 
 from ipubench.fixtures.case.errors import counted, some_of
 from ipubench.plugins.record.text import duration_text, name_of_test
+from ipubench.plugins.run.lines import SelectedLine
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.run.time_spent import seconds_of_start
 from ipubench.plugins.selection.selected import case_of
@@ -132,7 +133,7 @@ def name_skipped(session: pytest.Session) -> None:
     run = session.config.stash.get(run_key, None)
     if limit is not None and limit.skipped and run is not None:
         run.order = [nodeid for nodeid in run.order if nodeid not in limit.skipped]
-        run.add({"type": "selected", "cases": run.order})
+        run.add(SelectedLine(run.order))
         what = counted(len(limit.skipped), "case was", "cases were")
         within = duration_text(session.config.option.within)
         names = some_of(list(map(name_of_test, limit.skipped)))

@@ -81,7 +81,7 @@ class PoolMeter(StepMeter):
             levels[str(share)] = _rounds(slowed, canary, self.device)
         self.close()
         pytest_benchmark_adapter.leave_out(self.benchmark)
-        self.config.stash[run_key].add(
+        self.config.stash[run_key].journal.append(
             {
                 "type": "pool",
                 "case": self.item.nodeid.split("::")[-1],

@@ -27,7 +27,8 @@ from ipubench.plugins.baseline.store import load_all, save
 from ipubench.plugins.benchmarks_yml.results import column_lines, csv_text
 from ipubench.plugins.gate import rule as gate
 from ipubench.plugins.record.files import JsonLinesFile, json_text
-from ipubench.plugins.record.record import SCALARS, THROUGHPUT, processes_of, record_of
+from ipubench.plugins.record.record import SCALARS, THROUGHPUT, processes_of
+from ipubench.plugins.record.structs import as_plain
 from ipubench.plugins.record.verdict import COMPARED, Verdict
 from ipubench.plugins.report.markdown import markdown
 from ipubench.plugins.report.page import page
@@ -37,6 +38,7 @@ from ipubench.plugins.web.templates import is_installed
 from scripts.schema import SCHEMA, schema
 from tests.support.baselines import A, document, entry, load
 from tests.support.reports import EXPORTS
+from tests.support.stored import changed, record_of
 
 
 @pytest.mark.skipif(sys.version_info < (3, 9), reason="an older msgspec has another order")
@@ -77,13 +79,9 @@ def test_what_no_reader_would_take_is_not_written(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = path.read_text()
-    nothing = entry("b")
-    nothing["stats"]["data"] = []
-    no_figure = entry("b")
-    record_of(no_figure)["throughput"]["median"] = math.nan
-    for damaged, said in ((nothing, "stats.data"), (no_figure, "throughput.median")):
-        with pytest.raises(BaselineError, match=said):
-            save(path, document(damaged))
+    for place, value in (("stats.data", []), ("record.throughput.median", math.nan)):
+        with pytest.raises(BaselineError, match=place.partition("record.")[2] or place):
+            save(path, document(changed(entry("b"), {place: value})))
     for bound in ("MOST_BYTES", "MOST_VALUES"):
         with monkeypatch.context() as patch:
             patch.setattr(form, bound, 30)
@@ -128,8 +126,8 @@ def check_that_it_is_refused_or_serves(path: Path) -> None:
     rule = gate.Rule({THROUGHPUT: 0.05, **dict.fromkeys(SCALARS, 0.1)})
     found = differences(loaded, loaded, 0.05)
     report = Report.of(*read_run(path))
-    report.judge({one.key.nodeid: one.verdict.as_dict() for one in found})
-    results = SessionResults({benchmark["fullname"]: benchmark for benchmark in loaded})
+    report.judge({one.key.nodeid: one.verdict for one in found})
+    results = SessionResults({benchmark.fullname: benchmark for benchmark in loaded})
     assert summary(Run(JsonLinesFile(path), results), 80) or not loaded
     assert column_lines(loaded) is not None and csv_text(loaded) is not None
     exported = [make(report.document) for make in EXPORTS.values()]
@@ -192,7 +190,7 @@ def test_what_a_reader_needs_is_there_or_its_place_is_said(
 
 
 def test_what_is_twice_or_of_no_calendar_is_damage(path: Path) -> None:
-    good = {**document(entry()), "ipubench": {"format": 2}}
+    good = as_plain(document(entry()))
     damaged: Dict[str, Any]
     for damaged in (
         {**good, "benchmarks": 2 * good["benchmarks"]},
@@ -207,7 +205,7 @@ def test_what_is_twice_or_of_no_calendar_is_damage(path: Path) -> None:
 @given(data=st.data())
 def test_any_damage_is_one_message_or_no_damage(path: Path, data: st.DataObject) -> None:
     """Replace or drop any one value of a good file."""
-    new = {**document(entry(processes=2)), "ipubench": {"format": 2}}
+    new = as_plain(document(entry(processes=2)))
     new["machine_info"] = {}
     record_of(new["benchmarks"][0]).update(
         compute={
@@ -240,11 +238,11 @@ def test_any_damage_is_one_message_or_no_damage(path: Path, data: st.DataObject)
         ended=2.0,
         selected=[A],
         outcomes={A: "passed"},
-        verdicts={A: Verdict("pass", change=0.1, processes=3).as_dict()},
+        verdicts={A: Verdict("pass", change=0.1, processes=3)},
         exit_code=0,
     )
-    new["ipubench"] = {"format": 2, "runs": [facts.as_dict()]}
-    assert not form.problems(new)
+    new["ipubench"] = {"format": 2, "runs": [as_plain(facts)]}
+    assert form.checked(new)
     good = copy.deepcopy(new)
     node: Any = good
     while True:

@@ -8,7 +8,7 @@ import pytest
 
 from ipubench.plugins.baseline.runs import read_run
 from ipubench.plugins.baseline.store import load_all
-from ipubench.plugins.record.record import processes_of, record_of
+from ipubench.plugins.record.record import processes_of
 from tests.support.baselines import STORED, Shell
 from tests.support.harness import Project
 
@@ -22,14 +22,14 @@ WORDS = (*SELECTION, "--baseline-save=main", "--processes=2")
 
 def test_a_baseline() -> None:
     first, *_ = benchmarks = load_all(STORED / "baseline.json")
-    assert len(benchmarks) == 3 and first["fullname"] == ALPHA
-    assert record_of(first)["throughput"]["median"] == pytest.approx(800, rel=0.01)
+    assert len(benchmarks) == 3 and first.fullname == ALPHA
+    assert first.record.throughput.median == pytest.approx(800, rel=0.01)
     assert [len(processes_of(one)) for one in benchmarks] == [2, 2, 2]
 
 
 def test_a_journal() -> None:
     run = read_run(JOURNAL)
-    assert [one["fullname"] for one in run.benchmarks] == [ALPHA, BETA]
+    assert [one.fullname for one in run.benchmarks] == [ALPHA, BETA]
     assert [len(processes_of(one)) for one in run.benchmarks] == [2, 2]
 
 

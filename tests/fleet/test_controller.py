@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, List, Optional, Tuple
 from unittest import mock
 
 import pytest
@@ -16,6 +16,7 @@ from ipubench.plugins.fleet.distribution import Distribution
 from ipubench.plugins.fleet.local_workers import LocalWorkers
 from ipubench.plugins.fleet.worker import Relay, Worker
 from ipubench.plugins.fleet.xdist_adapter import why_lost
+from ipubench.plugins.run.lines import OutcomeLine
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import Run, SessionResults, run_key
 
@@ -241,9 +242,9 @@ def test_each_line_travels_once_with_the_next_report() -> None:
     run = Run(Relay(Path("run.jsonl")), SessionResults())
     config: Any = SimpleNamespace(stash={run_key: run})
     worker.config = config
-    line: Dict[str, Any] = {"type": "outcome", "case": "one", "outcome": "passed"}
+    line = {"type": "outcome", "case": "one", "outcome": "passed"}
     reports = [SimpleNamespace(user_properties=[]) for _ in range(3)]
-    run.add(line)
+    run.add(OutcomeLine("one", "passed"))
     worker.pytest_runtest_logreport(reports[0])
     run.closing.append("compiled, not run")
     worker.pytest_runtest_logreport(reports[1])

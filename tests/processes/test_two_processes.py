@@ -140,7 +140,7 @@ def test_both_record_what_ended_the_rounds_in_the_order_of_the_pair() -> None:
     here, there = pair.benchmarks(rounds, here_first=False)
     assert asked[0] == (THERE, "record", "precision") and asked[2][:2] == (HERE, "record")
     assert (rounds.items_here, rounds.items_there) == (8.0, 4.0)
-    assert here["extra_info"]["ipubench"]["items_per_round"] == 8.0 and there != here
+    assert here.extra_info.ipubench.items_per_round == 8.0 and there != here
 
 
 @pytest.mark.parametrize("name", [HERE, THERE])
