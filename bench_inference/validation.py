@@ -9,7 +9,7 @@ from ipubench.fixtures.case.options import option
 from ipubench.fixtures.data.imagenet.feed import ImageNetFeed
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.runtimes.tensorflow.cnn_options import ValidationOptions
-from ipubench.fixtures.runtimes.tensorflow.pipelines import at_once
+from ipubench.fixtures.runtimes.tensorflow.pipelines import micro_batches_at_once
 
 VALIDATION_IMAGES = 50000  # of ImageNet
 
@@ -35,7 +35,7 @@ class Validation(ValidationOptions, Classifier):
             batches //= round(batches / self.batches_per_step)
         if not self.pipeline_splits:
             return batches
-        least = at_once(self.pipeline_schedule, range(self.shards), training=False)
+        least = micro_batches_at_once(self.pipeline_schedule, range(self.shards), training=False)
         return max(least, batches - batches % least)
 
     def feed(self, data: Data) -> ImageNetFeed:

@@ -39,13 +39,13 @@ class Dense(TensorFlowKernel):
         forward = 2.0 * self.size**2
         return 2 * forward if self.mode == "training" else forward
 
-    def xla_is_faster(self, beside: Operations) -> bool:
+    def xla_is_faster(self, library: Operations) -> bool:
         """Whether XLA runs the case faster: by a tenth to a quarter where there is no oneDNN.
 
         Beside oneDNN without VNNI it does so in training alone.
         """
         least = Operations.ONEDNN_VNNI if self.mode == "training" else Operations.ONEDNN
-        return beside < least
+        return library < least
 
     def feed(self, data: Data) -> ArrayFeed:
         """Return the case's batches."""

@@ -91,7 +91,7 @@ class GroupedConv(TensorFlowKernel):
         training = self.mode == "training"
         return (3 * sum(counts) - counts[0] if training else sum(counts)) / self.block_repeats
 
-    def xla_is_faster(self, beside: Operations) -> bool:
+    def xla_is_faster(self, library: Operations) -> bool:
         """Whether XLA runs the case faster: a small depthwise inference, as sums of shifts.
 
         XLA's own grouped convolutions are many times slower than oneDNN's, and so is its gradient
@@ -99,7 +99,7 @@ class GroupedConv(TensorFlowKernel):
         in inference, ten to thirty in training), and so is the gradient of groups of several
         channels (nine times).
         """
-        if beside is Operations.EIGEN:
+        if library is Operations.EIGEN:
             several = self.mode == "training" and self.filter_in > self.groups
             return self.shifts or several
         values = self.batch_size * self.input_size**2 * self.filter_in

@@ -137,7 +137,7 @@ def probability() -> Any:
     except ImportError as error:
         raise CaseError(
             "hmc needs a TensorFlow Probability that fits this TensorFlow; on a host "
-            "pip install '.[tensorflow]' in the project's folder adds it, for the TensorFlow of "
+            "pip install 'ipubench[tensorflow]' adds it, for the TensorFlow of "
             f"the Poplar SDK pip install tensorflow-probability==0.14.1 ({error})"
         ) from error
     return tfp

@@ -53,10 +53,10 @@ class LstmMulti(TensorFlowKernel):
             return 2 * first + 3 * (states + later + dense)
         return first + states + later + dense
 
-    def xla_is_faster(self, beside: Operations) -> bool:
+    def xla_is_faster(self, library: Operations) -> bool:
         """Whether XLA runs the case faster: small layers, whose operations cost more to launch."""
         weights, training = 4 * self.hidden_size**2, self.mode == "training"
-        return xla_is_faster(beside, weights, self.batch_size, training, self.precision)
+        return xla_is_faster(library, weights, self.batch_size, training, self.precision)
 
     def feed(self, data: Data) -> ArrayFeed:
         """Return the case's batches; only training has labels."""

@@ -13,7 +13,7 @@ from ipubench.fixtures.machine.onednn import Operations
 
 
 def xla_is_faster(
-    beside: Operations, weights: int, batch_size: int, training: bool, precision: str
+    library: Operations, weights: int, batch_size: int, training: bool, precision: str
 ) -> bool:
     """Whether XLA was measured to run a layer's whole loop faster on a CPU than TensorFlow does.
 
@@ -24,7 +24,7 @@ def xla_is_faster(
     oneDNN's products are no faster than XLA's: XLA took from a twentieth of the time (one sequence
     on a CPU with AVX2) to as much (512).
     """
-    if beside is not Operations.ONEDNN_BFLOAT16:
+    if library is not Operations.ONEDNN_BFLOAT16:
         return True
     if not training:
         return batch_size * weights <= 1 << 20
@@ -61,10 +61,10 @@ class RecurrentKernel(TensorFlowKernel):
         state = columns * (self.timesteps - 1) * self.hidden_size
         return 2 * inputs + 3 * state if self.mode == "training" else inputs + state
 
-    def xla_is_faster(self, beside: Operations) -> bool:
+    def xla_is_faster(self, library: Operations) -> bool:
         """Whether XLA runs the case faster: small layers, whose operations cost more to launch."""
         weights, training = self.gates * self.hidden_size**2, self.mode == "training"
-        return xla_is_faster(beside, weights, self.batch_size, training, self.precision)
+        return xla_is_faster(library, weights, self.batch_size, training, self.precision)
 
     def feed(self, data: Data) -> ArrayFeed:
         """Return the case's batches; only training has labels."""

@@ -27,10 +27,10 @@ from ipubench.plugins.compare import (
     judge_plugin,
     policy,
 )
+from ipubench.plugins.elsewhere import remote_case
 from ipubench.plugins.fleet import controller, worker
 from ipubench.plugins.listing import describe, dry_run
 from ipubench.plugins.measure import apart, found, instance, looking_inside, marked, memory
-from ipubench.plugins.processes import fresh
 from ipubench.plugins.report import plugin as reports
 from ipubench.plugins.report import terminal
 from ipubench.plugins.run import (
@@ -58,7 +58,7 @@ def begin(config: pytest.Config) -> None:
     masked.remember_command_line(config)
     # What this process is: an instance, a fresh process, a worker, a controller, or the run itself.
     instance.join_instances(config)
-    fresh.follow_parent(config)
+    remote_case.note_cpus(config)
     controller.become_controller(config)
     worker.become_worker(config)
     bounds.note_parent(config)

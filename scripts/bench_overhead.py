@@ -20,6 +20,7 @@ import pytest
 
 from ipubench.bench_inference.bench_cnn_torch import HOST
 from ipubench.fixtures.case.cases import cases
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.output import uncaptured
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.run.results import run_key
@@ -113,7 +114,7 @@ def compare(
     name: str, repeat: int, ready: Ready, meter: Any, ratios: Dict[str, List[float]]
 ) -> None:
     """Measure both ways, in turns, and keep the ratio."""
-    seconds = meter.config.option.budget
+    seconds = options_of(meter.config).budget
     canary, bare = ready.step.canary(), 0.0
     if repeat % 2:
         bare = bare_rate(ready.run, canary, ready.items, seconds)

@@ -44,15 +44,20 @@ class Environment:
     more: Tuple[str, ...] = ()
 
 
-FOR_CASES = ("suite", "torch", "tensorflow", "onnx", "serving", "report", "dev")
 ENVIRONMENTS = (
-    Environment("constraints/py311.txt", "3.11", FOR_CASES),
-    Environment("constraints/py38.txt", "3.8", ("suite", "report"), ("hypothesis", "pytest-xdist")),
+    Environment(
+        "constraints/py311.txt",
+        "3.11",
+        ("suite", "torch", "tensorflow", "onnx", "serving", "report", "dev"),
+    ),
+    Environment(
+        "constraints/py38.txt", "3.8", ("suite", "report"), ("build", "hypothesis", "pytest-xdist")
+    ),
     Environment(
         "constraints/tf26.txt",
         "3.8",
         ("suite",),
-        ("hypothesis", "tensorflow", "tensorflow-probability"),
+        ("hypothesis", "scipy", "tensorflow", "tensorflow-probability"),
     ),
 )
 

@@ -11,7 +11,7 @@ import warnings
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple, TypeVar
 
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.runtimes.data_parallel import join, popdist_instance
+from ipubench.fixtures.runtimes.data_parallel import initialise_popdist, popdist_instance
 from ipubench.fixtures.runtimes.tensorflow.application_options import ApplicationOptions
 
 Config = TypeVar("Config", bound=ApplicationOptions)
@@ -27,7 +27,7 @@ class Job(NamedTuple):
 
 def poprun_job() -> Optional[Job]:
     """Return the job that this process is an instance of; None where poprun has not started it."""
-    if join() is None:
+    if initialise_popdist() is None:
         return None
     popdist = popdist_instance()
     return Job(

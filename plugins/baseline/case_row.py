@@ -18,8 +18,8 @@ from ipubench.plugins.record.record import (
     REUSED,
     THROUGHPUT,
     clean_rounds,
+    facts_in,
     number_of,
-    options_of,
     processes_of,
     ran_by,
     rounds_of,
@@ -248,7 +248,7 @@ def row_of(benchmark: Benchmark, verdict: Optional[Verdict] = None) -> CaseRow:
         time=record.time,
         weight_bytes_per_item=compute.weight_bytes_per_item,
         peak_bytes=compute.copy_peak_bytes_per_s,
-        load=load_points(options_of(record.finish.get("load"))),
+        load=load_points(facts_in(record.finish.get("load"))),
     )
 
 
@@ -261,7 +261,7 @@ def unmeasured_row(nodeid: str) -> CaseRow:
 
 def _instances(record: Record) -> Optional[float]:
     """Return how many instances a figure is of: a host with few cores runs fewer than asked."""
-    ran = number_of(options_of(record.effective.get("instances")), "ran")
+    ran = number_of(facts_in(record.effective.get("instances")), "ran")
     return number_of({"instances": 1, **record.config}, "instances") if ran is None else ran
 
 
@@ -278,7 +278,7 @@ def load_points(load: Facts) -> List[LoadPoint]:
 
     The probes of its search, and its own run.
     """
-    milliseconds = options_of(load.get("latency_ms"))
+    milliseconds = facts_in(load.get("latency_ms"))
     own = {
         "target_qps": load.get("target_qps"),
         "p50_ms": milliseconds.get("p50"),
@@ -379,7 +379,7 @@ def environment(document: Document) -> Dict[str, Dict[str, str]]:
                 if value not in seen:
                     seen.append(value)
     machine = dict(document.machine_info)
-    cpu = options_of(machine.get("cpu"))
+    cpu = facts_in(machine.get("cpu"))
     if cpu:  # a hundred words that nobody reads
         machine["cpu"] = {k: v for k, v in cpu.items() if k != "flags"}
     for key, value in _flat(machine):

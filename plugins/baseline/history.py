@@ -15,6 +15,7 @@ import pytest
 from pytest import ExitCode
 
 from ipubench.fixtures.case.errors import counted
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.baseline import store
 from ipubench.plugins.baseline.commands import print_json, print_lines, suite_root
@@ -60,7 +61,7 @@ def keep_run(session: pytest.Session) -> int:
     """Write a file for each machine; a disk that fails is reported and makes the exit code 4."""
     config = session.config
     run = config.stash.get(run_key, None)
-    if not config.option.history or run is None or session.exitstatus in UNFINISHED:
+    if not options_of(config).history or run is None or session.exitstatus in UNFINISHED:
         return ExitCode.OK
     if not is_complete(config):
         run.closing.append("nothing was kept for the history: the run ended before its last case")

@@ -9,6 +9,7 @@ from typing import Dict, List
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.masking import mask_words
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.poplar.options import reporting
 from ipubench.plugins.benchmarks_yml import command
@@ -43,7 +44,7 @@ class CommandMeter:
 
     def __call__(self, config: SpecConfig) -> None:
         """Run the command once and record its figures as the rounds of this process."""
-        option = self.config.option
+        option = options_of(self.config)
         environ = self._environment(config)
         measured = not config.compile_only and option.profile is None
         spent = self.config.stash[spent_key]
@@ -71,7 +72,7 @@ class CommandMeter:
             self.case_run.finish(record, release=lambda: None)
 
     def _environment(self, config: SpecConfig) -> Dict[str, str]:
-        option = self.config.option
+        option = options_of(self.config)
         base = command.base_environment(option.dataset_dir)
         missing = command.needs(self.entry, config, base)
         if missing:
@@ -90,7 +91,7 @@ class CommandMeter:
         Cases of two files may have one name, so the file has a part in it.
         """
         journal = self.config.stash[run_key].journal.path.stem
-        root = user_path(self.config.option.results_dir).absolute()
+        root = user_path(options_of(self.config).results_dir).absolute()
         file = safe_name(self.case_run.item.nodeid.split("::")[0])
         folder = root / "specs" / journal / file / self.case.id
         try:

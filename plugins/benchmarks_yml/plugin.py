@@ -17,6 +17,7 @@ import pytest
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.yaml_reader import YamlError
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.devices import IPU_KINDS
 from ipubench.fixtures.machine.files import user_path, write_atomically
 from ipubench.plugins.benchmarks_yml.cases import (
@@ -93,7 +94,7 @@ def parametrize_entries(metafunc: pytest.Metafunc) -> None:
     if file is None:
         return
     selection = metafunc.config.stash[selection_key]
-    option = metafunc.config.option
+    option = options_of(metafunc.config)
     wanted = Wanted(selection.assignments, selection.device, option.data, option.precision)
     found: Dict[str, Case] = {}
     for entry in file.entries.values():
@@ -134,7 +135,7 @@ def _why_left_out(item: pytest.Item, case: Case) -> str:
     if not is_spec(item):
         return ""
     entry = entry_of(item)
-    asked = item.config.option.include_convergence or _asked(item.config, case)
+    asked = options_of(item.config).include_convergence or _asked(item.config, case)
     if entry.converges and not asked:
         return CONVERGENCE
     return NOTEBOOK if entry.notebook else ""
@@ -162,7 +163,7 @@ def _judge_options(config: pytest.Config, items: List[pytest.Item]) -> None:
 
 def check_commands(session: pytest.Session) -> None:
     """Look at what the selected commands need before any of them runs."""
-    option = session.config.option
+    option = options_of(session.config)
     items = list(filter(is_spec, session.items))
     if not items or only_lists(session.config):
         return
@@ -205,9 +206,10 @@ def write_columns(session: pytest.Session) -> None:
     benchmarks = list(run.results.benchmarks.values())
     run.closing += column_lines(benchmarks)
     text = csv_text(benchmarks)
-    if config.option.report is None:
+    folder = options_of(config).report
+    if folder is None:
         return
-    path = user_path(config.option.report) / CSV_NAME
+    path = user_path(folder) / CSV_NAME
     try:
         if text:
             write_atomically(path, text)

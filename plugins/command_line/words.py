@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Optional, Sequence
 
 import pytest
 
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.files import IMPORT_ROOT, user_path
 
 # Options that take a path: pytest mistakes `--option PATH` for a test path (see refusals.py).
@@ -94,13 +95,13 @@ def options_among(
 
 def only_lists(config: pytest.Config) -> bool:
     """Whether this session lists cases and runs none."""
-    option = config.option
-    return bool(option.collectonly or option.describe or option.dry_run)
+    option = options_of(config)
+    return bool(config.option.collectonly or option.describe or option.dry_run)
 
 
 def measures(config: pytest.Config) -> bool:
     """Whether this session measures: it runs cases, and is no instance that another one directs."""
-    return not only_lists(config) and config.option.instance is None
+    return not only_lists(config) and options_of(config).instance is None
 
 
 def is_worker(config: pytest.Config) -> bool:
@@ -135,7 +136,7 @@ def measuring_arguments(
     """
     words: List[str] = []
     for dest in MEASURING_OPTIONS:
-        value = config.getoption(dest) if dest in known else None
+        value = getattr(options_of(config), dest) if dest in known else None
         values = value if isinstance(value, list) else [value]
         words += [f"{_flag(dest)}={_as_word(dest, item)}" for item in values if item is not None]
     return words
@@ -143,7 +144,7 @@ def measuring_arguments(
 
 def looking_inside_arguments(config: pytest.Config, nodeid: str) -> List[str]:
     """Return the options that have a case leave something; their folders as absolute paths."""
-    given = {"--profile": config.option.profile, "--save-graph": config.option.save_graph}
+    given = {"--profile": options_of(config).profile, "--save-graph": options_of(config).save_graph}
     return [f"{flag}={folder_above(config, root, nodeid)}" for flag, root in given.items() if root]
 
 

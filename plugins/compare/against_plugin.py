@@ -18,6 +18,7 @@ from typing import Callable, Dict, List, Sequence
 import pytest
 
 from ipubench.fixtures.case.errors import counted
+from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.command_line.words import only_lists, unknown_arguments
 from ipubench.plugins.compare.fresh_processes import (
     UNKNOWN_TIME,
@@ -25,19 +26,19 @@ from ipubench.plugins.compare.fresh_processes import (
     seconds_of_fresh,
 )
 from ipubench.plugins.compare.policy import compared_extra_info, has_gate, thresholds_of
+from ipubench.plugins.elsewhere.alternating import (
+    UnfitError,
+    steps_of,
+    taking_turns,
+    why_not_alternating,
+)
+from ipubench.plugins.elsewhere.place import Place, find, find_revision, python_of
+from ipubench.plugins.elsewhere.remote_case import FreshError, RemoteCase
+from ipubench.plugins.elsewhere.revision import PREFIX, is_this_checkout
 from ipubench.plugins.gate import paired
 from ipubench.plugins.gate.paired import Sides
 from ipubench.plugins.gate.rule import TIME_OVER
 from ipubench.plugins.measure.by_pytest_benchmark import AS_THE_TEST_SAYS
-from ipubench.plugins.processes.alternating import (
-    AlternatingProcesses,
-    UnfitError,
-    steps_of,
-    why_not_alternating,
-)
-from ipubench.plugins.processes.fresh import FreshError, measure_again
-from ipubench.plugins.processes.other_python import Environment, find, find_revision, python_of
-from ipubench.plugins.processes.revision import PREFIX, is_this_checkout
 from ipubench.plugins.record import host_process
 from ipubench.plugins.record.record import ITSELF, THROUGHPUT
 from ipubench.plugins.record.structs import Benchmark
@@ -57,25 +58,25 @@ class Against:
     """The other side, and how a case is compared with it."""
 
     config: pytest.Config
-    environment: Environment
+    environment: Place
     #: Why cases did not alternate round by round, and how many.
     not_alternated: Counter[str] = field(default_factory=Counter)
 
     @classmethod
-    def start(cls, config: pytest.Config) -> Against:
+    def start(cls, config: pytest.Config, given: str) -> Against:
         """Look at the other side; UsageError where it cannot measure."""
-        option, root = config.option, config.rootpath
-        if option.against.startswith(PREFIX):
+        option, root = options_of(config), config.rootpath
+        if given.startswith(PREFIX):
             setup, python = option.against_setup, option.against_python
-            environment = find_revision(option.against, root, setup, python)
+            environment = find_revision(given, root, setup, python)
             unknown = unknown_arguments(config, environment.options)
             if unknown:
                 raise pytest.UsageError(
-                    f"--against={option.against}: the suite of that revision does not know "
+                    f"--against={given}: the suite of that revision does not know "
                     f"{unknown[0]}; leave it out"
                 )
         else:
-            environment = find(option.against, root)
+            environment = find(given, root)
         facts = dict(environment.versions)
         if environment.revision is not None:
             facts["commit"] = environment.revision.commit
@@ -119,8 +120,10 @@ class Comparison:
         self.config = against.config
         self.item = item
         self.progress = progress
+        self.here = RemoteCase(self.config, item.nodeid)
+        self.there = RemoteCase(self.config, item.nodeid, against.environment)
         self.thresholds = thresholds_of(item)
-        self.cap = max(self.config.option.gate_cap, paired.LEAST_PAIRS)
+        self.cap = max(options_of(self.config).gate_cap, paired.LEAST_PAIRS)
         self.measured: List[Sides] = []
         self.device = self.config.stash[selection_key].device
         self.unfit = why_not_alternating(item, self.device, against.environment)
@@ -213,12 +216,8 @@ class Comparison:
 
     def _alternate(self, first: bool) -> Sides:
         """Measure a pair whose rounds alternate."""
-        option = self.config.option
-        processes = AlternatingProcesses(
-            self.device, self._say, self.config, self.item.nodeid, self.against.environment
-        )
-        with processes:
-            processes.start(first)
+        option = options_of(self.config)
+        with taking_turns(self.here, self.there, first, self.device, self._say) as processes:
             self._say("taking turns")
             rounds = processes.measure(option.budget, option.target_precision, steps_of(self.item))
             here, there = processes.benchmarks(rounds, first)
@@ -229,8 +228,8 @@ class Comparison:
         found: Dict[bool, Benchmark] = {}
         for here in (first, not first):
             self._say(f"measuring {'here' if here else 'there'}")
-            elsewhere = None if here else self.against.environment
-            found[here] = measure_again(self.config, self.item.nodeid, elsewhere, self.name)
+            case = self.here if here else self.there
+            found[here] = case.measured(self.name)[self.name]
         return Sides(found[True], found[False], first)
 
 
@@ -241,7 +240,7 @@ same_key = pytest.StashKey[str]()
 
 def prepare_other_side(config: pytest.Config) -> None:
     """Look at the other side before anything runs."""
-    option = config.option
+    option = options_of(config)
     for name in ("against_setup", "against_python"):
         given = option.against or ""
         if getattr(option, name) is not None and not given.startswith(PREFIX):
@@ -257,19 +256,18 @@ def prepare_other_side(config: pytest.Config) -> None:
             )
     if only_lists(config):
         return
-    same = compared_with_itself(config)
+    same = compared_with_itself(config, option.against)
     if same and has_gate(config):
         pytest.exit(same, returncode=EXIT_NOTHING_COMPARED)
     if same:
         config.stash[same_key] = same
     else:
-        config.stash[against_key] = Against.start(config)
+        config.stash[against_key] = Against.start(config, option.against)
 
 
-def compared_with_itself(config: pytest.Config) -> str:
+def compared_with_itself(config: pytest.Config, given: str) -> str:
     """Return in words why the other side is this one, which no measurement has to show; else ''."""
-    option, root = config.option, config.rootpath
-    given = option.against
+    option, root = options_of(config), config.rootpath
     if not given.startswith(PREFIX):
         same = python_of(given) == os.path.abspath(sys.executable)
         what = "that is the interpreter of this run"
@@ -286,7 +284,7 @@ def what_is_compared(config: pytest.Config, items: List[pytest.Item]) -> List[st
     if against is None:
         return [config.stash[same_key]] if same_key in config.stash else []
     environment = against.environment
-    there = config.option.against if environment.revision is not None else environment.python
+    there = options_of(config).against if environment.revision is not None else environment.python
     cases = [item for item in items if case_of(item) is not None]
     time = [most_time(against, cases)] if cases else []
     return [f"against {there}: {against.words()}", *time]
@@ -294,13 +292,13 @@ def what_is_compared(config: pytest.Config, items: List[pytest.Item]) -> List[st
 
 def most_time(against: Against, cases: Sequence[pytest.Item]) -> str:
     """Say how long the pairs of the cases that are to run take, as far as that is known."""
-    option = against.config.option
+    option = options_of(against.config)
     cap = max(option.gate_cap, paired.LEAST_PAIRS)
     most = f"up to {cap} pairs of processes for each of {counted(len(cases), 'case')}"
     first = paired.looks(cap)[0]
     least = f", {first} where these are clear" if first < cap else ""
-    known = option.gate_time is not None
-    time = f"{in_words(option.gate_time)} at most" if known else UNKNOWN_TIME
+    limit = option.gate_time
+    time = UNKNOWN_TIME if limit is None else f"{in_words(limit)} at most"
     return f"{most}{least}: {time}"
 
 

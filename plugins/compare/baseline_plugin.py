@@ -14,6 +14,7 @@ import pytest
 from pytest import ExitCode
 
 from ipubench.fixtures.case.errors import counted, some_of
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.files import kind_of
 from ipubench.plugins.baseline import store
 from ipubench.plugins.baseline.entries import (
@@ -125,7 +126,7 @@ replaceable_key = pytest.StashKey[Set[Place]]()
 
 def read_baseline(config: pytest.Config) -> None:
     """Read the baseline before anything runs: a bad file must not cost a measurement."""
-    option = config.option
+    option = options_of(config)
     try:
         if option.baseline_save is not None:
             target = store.baseline_path(option.baseline_save, config.rootpath)
@@ -227,7 +228,9 @@ def _rule(item: pytest.Item) -> Rule:
     """Return what a case of this run is judged by; all cases of the run share the false alarms."""
     config = item.config
     cases = len(config.stash[comparison_key].stored & set(selected(config)))
-    return Rule(thresholds_of(item), cases, config.option.gate_cap, compared_extra_info(config))
+    return Rule(
+        thresholds_of(item), cases, options_of(config).gate_cap, compared_extra_info(config)
+    )
 
 
 def missing_cases(config: pytest.Config) -> List[str]:
@@ -289,7 +292,7 @@ def _save_baseline(config: pytest.Config, run: Run) -> ExitCode:
     which would lose a little each time. So are those that --gate-time let measure too seldom and
     those that others disturbed, unless these are to be kept; both is a failure as well.
     """
-    name = config.option.baseline_save
+    name = options_of(config).baseline_save
     if name is None:
         return ExitCode.OK
     if not is_complete(config):
@@ -301,7 +304,7 @@ def _save_baseline(config: pytest.Config, run: Run) -> ExitCode:
     seldom = {one.fullname: too_few(config, one.fullname) for one in sound}
     disturbed = {one.fullname: why_disturbed(one) for one in sound if not seldom[one.fullname]}
     left = _named(run, seldom, SELDOM)
-    if not config.option.keep_disturbed:
+    if not options_of(config).keep_disturbed:
         left += _named(run, disturbed, DISTURBED)
     code = ExitCode.TESTS_FAILED if left else ExitCode.OK
     undecided = {

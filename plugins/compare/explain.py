@@ -8,11 +8,12 @@ one. A stored baseline cannot run: its operations are known where it was measure
 from __future__ import annotations
 
 import shutil
-from typing import Callable, Optional, Tuple
+from typing import Callable, Tuple
 
 import pytest
 
 from ipubench.fixtures.case.cases import Case
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.command_line.words import folder_above, only_lists
@@ -20,9 +21,9 @@ from ipubench.plugins.compare.against_plugin import against_key
 from ipubench.plugins.compare.baseline_plugin import comparison_key
 from ipubench.plugins.compare.operations import Operations, grown, operations_in
 from ipubench.plugins.compare.policy import has_gate
+from ipubench.plugins.elsewhere.place import HERE, Place
+from ipubench.plugins.elsewhere.remote_case import RemoteCase, known_reason
 from ipubench.plugins.measure.base import measured_key
-from ipubench.plugins.processes.fresh import known_reason, most_seconds, run_case
-from ipubench.plugins.processes.other_python import Environment
 from ipubench.plugins.record.structs import Profile
 from ipubench.plugins.record.verdict import REGRESSED
 from ipubench.plugins.run.bounds import unbounded
@@ -33,7 +34,6 @@ from ipubench.plugins.selection.selected import case_of
 
 #: Below the results folder; each run has one of its own in it.
 FOLDER = "profiles"
-HERE, THERE = "here", "there"
 NO_OPERATIONS = "no operations can be read from its profile in {}"
 NOT_KEPT = "the baseline keeps no operations; measure it with --keep-operations"
 
@@ -42,7 +42,7 @@ release_key = pytest.StashKey[Callable[[], None]]()
 
 def refuse_without_gate(config: pytest.Config) -> None:
     """Refuse what could explain nothing."""
-    if config.option.profile_on_regression and not only_lists(config) and not has_gate(config):
+    if options_of(config).profile_on_regression and not only_lists(config) and not has_gate(config):
         raise pytest.UsageError(
             "--profile-on-regression profiles cases that a gate finds slower: add --gate=2% or "
             "--gate-policy=PATH"
@@ -53,7 +53,7 @@ def refuse_without_gate(config: pytest.Config) -> None:
 def keep_release(item: pytest.Item) -> None:
     """Note how to let go of what a case shares, which its fresh process will need."""
     measured = item.stash.get(measured_key, [])
-    if measured and item.config.option.keep_operations:
+    if measured and options_of(item.config).keep_operations:
         item.stash[release_key] = measured[0].release
 
 
@@ -62,7 +62,7 @@ def explain_regression(item: pytest.Item) -> None:
     run, case = item.config.stash.get(run_key, None), case_of(item)
     if run is None or case is None or item.nodeid not in run.results.benchmarks:
         return
-    option = item.config.option
+    option = options_of(item.config)
     kind = run.results.kind(item.nodeid)
     if not (option.keep_operations or (option.profile_on_regression and kind == REGRESSED)):
         return
@@ -87,12 +87,12 @@ class Profiler:
         self._case = case
         self._run = run
         self._progress = progress
-        results = user_path(item.config.option.results_dir)
+        results = user_path(options_of(item.config).results_dir)
         self.folder = (results / FOLDER / run.journal.path.stem).resolve()
 
     def explain(self, both: bool) -> Profile:
         """Return where the time went here, and with ``both`` also there and what grew."""
-        here, problem = self._profile(HERE)
+        here, problem = self._profile("here")
         notes = [f"here: {problem}"] if problem else []
         there: Operations = ()
         if both:
@@ -105,16 +105,14 @@ class Profiler:
         """Return where the time went before, or why that is not known."""
         against = self._config.stash.get(against_key, None)
         if against is not None:
-            return self._profile(THERE, against.environment)
+            return self._profile("there", against.environment)
         comparison = self._config.stash.get(comparison_key, None)
         benchmark = self._run.results.benchmarks[self._nodeid]
         entry = comparison.find(benchmark) if comparison is not None else None
         kept = entry.record.operations if entry is not None else ()
         return kept, "" if kept else NOT_KEPT
 
-    def _profile(
-        self, where: str, elsewhere: Optional[Environment] = None
-    ) -> Tuple[Operations, str]:
+    def _profile(self, where: str, place: Place = HERE) -> Tuple[Operations, str]:
         """Return the operations of one side, or why they are not known."""
         self._progress(f"profiling {where}")
         config = self._config
@@ -122,13 +120,11 @@ class Profiler:
         traces = root / self._case.id
         # A resumed run may have left some.
         shutil.rmtree(traces, ignore_errors=True)
-        most = most_seconds(config, self._nodeid)
+        case = RemoteCase(config, self._nodeid, place, [f"--profile={root}"])
         with scratch.folder("profile") as results:
-            words = [f"--profile={root}"]
-            code, output = run_case(config, self._nodeid, results, most, words, elsewhere)
-        if code != 0:
-            lines = [line for line in output.splitlines() if line.strip()]
-            how = "it took too long" if code is None else f"exit code {code}"
-            return [], f"it could not be profiled ({known_reason(lines) or how})"
+            outcome = case.run(results, case.most_seconds)
+        if outcome.code != 0:
+            why = known_reason(outcome.lines) or outcome.how
+            return [], f"it could not be profiled ({why})"
         found = operations_in(traces)
         return found, "" if found else NO_OPERATIONS.format(traces)

@@ -10,13 +10,14 @@ from typing import Callable, Dict, Iterator, List, Optional
 import pytest
 
 from ipubench.fixtures.case.errors import counted
+from ipubench.fixtures.command_line import change_options, options_of
 from ipubench.fixtures.machine.processor import allowed_cpus
 from ipubench.plugins.command_line.words import worker_count, workers_in_turns
 from ipubench.plugins.compare.policy import has_gate
+from ipubench.plugins.elsewhere.beside import busy_programs
+from ipubench.plugins.elsewhere.remote_case import RemoteCase
 from ipubench.plugins.gate.countable import LEAST_FRESH, given_up
 from ipubench.plugins.gate.cpu_time import LEAST_DISTURBED
-from ipubench.plugins.processes.beside import busy_programs
-from ipubench.plugins.processes.fresh import all_measured_again
 from ipubench.plugins.record.record import was_disturbed
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.text import short_number
@@ -82,7 +83,7 @@ _fresh_key = pytest.StashKey[List[Dict[str, Benchmark]]]()
 
 def processes_wanted(config: pytest.Config) -> int:
     """Return how many processes measure each case, the session's own among them."""
-    option = config.option
+    option = options_of(config)
     if option.processes is not None:
         return int(option.processes)
     return BASELINE_PROCESSES if option.baseline_save is not None else 1
@@ -90,12 +91,13 @@ def processes_wanted(config: pytest.Config) -> int:
 
 def reserve_gate_time(config: pytest.Config) -> None:
     """Keep a part of the time of ``--within``, which has begun, for the processes of a gate."""
-    option, limit = config.option, config.stash.get(limit_key, None)
+    option, limit = options_of(config), config.stash.get(limit_key, None)
     if limit is None or option.baseline is None or not has_gate(config):
         return
-    most = GATE_SHARE * option.within
-    option.gate_time = most if option.gate_time is None else min(most, option.gate_time)
-    limit.keep(option.gate_time)
+    most = GATE_SHARE * (option.within or 0.0)
+    seconds = most if option.gate_time is None else min(most, option.gate_time)
+    change_options(config, gate_time=seconds)
+    limit.keep(seconds)
 
 
 def share_gate_time(session: pytest.Session) -> None:
@@ -106,7 +108,7 @@ def share_gate_time(session: pytest.Session) -> None:
     config = session.config
     waiting = [item for item in session.items if case_of(item) is not None]
     cases = math.ceil(len(waiting) / worker_count(config))
-    given = config.option.gate_time
+    given = options_of(config).gate_time
     seconds = None if given is None else given / workers_in_turns(config)
     config.stash[gate_time_key] = GateTime(seconds, cases)
 
@@ -186,7 +188,7 @@ class FreshProcesses:
                 return
             clean.append(not was_disturbed(measured.record))
             on_cpu = measured.record.device.kind == "cpu"
-        if not on_cpu or self._item.config.option.processes is not None:
+        if not on_cpu or options_of(self._item.config).processes is not None:
             return
         first, missing = len(clean) + 1, LEAST_DISTURBED - clean.count(False)
         self._beside = ", beside busy programs of this run"
@@ -208,7 +210,7 @@ class FreshProcesses:
         """Measure in one more process, for all cases of the test."""
         self._progress.phase(f"fresh process {len(self.benchmarks) + 1}")
         with self._time.spending():
-            found = all_measured_again(self._item.config, self._item.nodeid, None, self._name)
+            found = RemoteCase(self._item.config, self._item.nodeid).measured(self._name)
         if not self._processes:
             self._time.beyond = max(0.0, self._time.latest - self._expected + self._time.beyond)
         self._expected = self._time.latest
@@ -233,7 +235,7 @@ def too_few(config: pytest.Config, nodeid: str) -> str:
     """Say why a case has too few fresh processes for a baseline: --gate-time was over; else ''."""
     wanted = processes_wanted(config) - 1
     found = len(config.stash[run_key].results.fresh.get(nodeid, ()))
-    if config.option.gate_time is None or found >= min(LEAST_FRESH, wanted):
+    if options_of(config).gate_time is None or found >= min(LEAST_FRESH, wanted):
         return ""
     processes = counted(wanted, "fresh process", "fresh processes")
     return f"--gate-time left time for {found} of {processes}"
@@ -244,7 +246,7 @@ def most_time(config: pytest.Config, cases: int, judged: int) -> Optional[str]:
 
     ``cases`` are to run, of which a gate judges ``judged``. None where neither is asked.
     """
-    option, wanted = config.option, processes_wanted(config)
+    option, wanted = options_of(config), processes_wanted(config)
     if not cases or (wanted == 1 and not judged):
         return None
     parts = []
@@ -256,5 +258,5 @@ def most_time(config: pytest.Config, cases: int, judged: int) -> Optional[str]:
         looking = f"{counted(judged, 'case')} that looks slower"
         parts.append(f"up to {most} fresh processes for each of {looking}")
     text = " and ".join(parts)
-    known = option.gate_time is not None
-    return f"{text}: {f'{in_words(option.gate_time)} at most' if known else UNKNOWN_TIME}"
+    seconds = option.gate_time
+    return f"{text}: {UNKNOWN_TIME if seconds is None else f'{in_words(seconds)} at most'}"

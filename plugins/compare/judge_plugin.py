@@ -10,6 +10,7 @@ from typing import Callable, List
 
 import pytest
 
+from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.compare.against_plugin import against_key
 from ipubench.plugins.compare.baseline_plugin import comparison_key, judge_with_baseline
 from ipubench.plugins.compare.fresh_processes import FreshProcesses, processes_wanted
@@ -52,9 +53,9 @@ def conclude(item: pytest.Item, measured: Measured, progress: Callable[[str], No
     config, nodeid = item.config, measured.benchmark.fullname
     run = config.stash[run_key]
     wanted = processes_wanted(config) - 1
-    most = wanted or max(config.option.gate_cap, LEAST_FRESH)
+    most = wanted or max(options_of(config).gate_cap, LEAST_FRESH)
     fresh = FreshProcesses(item, nodeid, measured.release, most)
-    if config.option.baseline_save is not None:
+    if options_of(config).baseline_save is not None:
         fresh.for_a_baseline(wanted)
     elif wanted:
         fresh(wanted)

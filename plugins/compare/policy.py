@@ -13,6 +13,7 @@ import pytest
 
 from ipubench.fixtures.case.errors import shortened
 from ipubench.fixtures.case.options import nearest
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.compare.policy_file import FAILS, FILE_NAME, Policy, PolicyError
 from ipubench.plugins.record.record import METRICS
@@ -56,14 +57,14 @@ def policy_of(config: pytest.Config) -> Optional[Policy]:
 
 def has_gate(config: pytest.Config) -> bool:
     """Whether this run gates, also before its policy has been read."""
-    option = config.option
+    option = options_of(config)
     given = option.gate is not None or option.gate_policy is not None
     return given or policy_path(None, config) is not None
 
 
 def inconclusive_fails(config: pytest.Config) -> bool:
     """Whether a case fails that the gate could not decide."""
-    policy, given = policy_of(config), config.option.gate_inconclusive
+    policy, given = policy_of(config), options_of(config).gate_inconclusive
     return policy is not None and (given or policy.inconclusive) == FAILS
 
 
@@ -81,7 +82,7 @@ def compared_extra_info(config: pytest.Config) -> Tuple[str, ...]:
 
 def read_policy(config: pytest.Config) -> None:
     """Read the policy before anything runs: a bad file must not cost a measurement."""
-    option = config.option
+    option = options_of(config)
     if option.baseline is None and option.against is None:
         return
     try:

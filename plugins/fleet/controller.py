@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from ipubench.fixtures import devices
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.errors import counted
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.instances.plan import instances_of
 from ipubench.plugins.command_line.words import PART, is_worker, only_lists, only_tests
 from ipubench.plugins.fleet import hosts, outliers
@@ -74,14 +75,14 @@ def automatic_workers(config: pytest.Config) -> Optional[int]:
     """Make `-n auto` and `-n logical` one worker per device; a CPU is one device."""
     if only_tests(config) or "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
-    if config.option.device_id is not None:
+    if options_of(config).device_id is not None:
         return 1
-    return len(devices.device_ids(devices.choose(config.option.device)) or [0])
+    return len(devices.device_ids(devices.choose(options_of(config).device)) or [0])
 
 
 def become_controller(config: pytest.Config) -> None:
     """Become the controller of workers, where there are any."""
-    option = config.option
+    option = options_of(config)
     tx = list(config.getoption("tx", None) or [])
     on_hosts = bool(option.hosts) or any(text.rpartition("*")[2] != hosts.LOCAL for text in tx)
     if is_worker(config) or only_tests(config):
@@ -96,7 +97,7 @@ def become_controller(config: pytest.Config) -> None:
     except hosts.FleetError as error:
         raise pytest.UsageError(str(error)) from None
     if only_lists(config):
-        option.dist, option.tx = "no", []
+        config.option.dist, config.option.tx = "no", []
         return
     crew: Crew
     if on_hosts:
@@ -107,28 +108,29 @@ def become_controller(config: pytest.Config) -> None:
         crew = LocalWorkers(config, worker_total(tx))
     # All that a host is, is set in pytest_xdist_setupnodes: of others than these pytest-xdist
     # would copy parts of itself there.
-    option.dist, option.tx = "load", [f"popen//member={name}" for name in crew.names]
+    config.option.dist, config.option.tx = "load", [f"popen//member={name}" for name in crew.names]
     config.pluginmanager.register(Controller(config, crew), "ipubench-controller")
 
 
 def _refuse(config: pytest.Config, tx: Sequence[str], on_hosts: bool) -> None:
     """Raise UsageError for what several workers cannot do, or would do wrong."""
-    option = config.option
+    option, dist = options_of(config), config.option.dist
     if option.hosts is not None and tx:
         raise pytest.UsageError("--hosts names the hosts: leave out -n and --tx")
     if not config.pluginmanager.hasplugin("xdist"):
         raise pytest.UsageError("--hosts needs pytest-xdist: pip install pytest-xdist")
     if not on_hosts and not tx:
         raise pytest.UsageError(
-            f"--dist={option.dist} distributes cases to workers, and there are none: add -n N"
+            f"--dist={dist} distributes cases to workers, and there are none: add -n N"
         )
-    if option.dist not in ("no", "load", "worksteal"):
+    if dist not in ("no", "load", "worksteal"):
         raise pytest.UsageError(
-            f"--dist={option.dist}: each worker takes one case at a time; leave it out"
+            f"--dist={dist}: each worker takes one case at a time; leave it out"
         )
     refused = {**REFUSED, **(REFUSED_ON_HOSTS if on_hosts else {})}
+    given = {**vars(option), "benchmark_cprofile": config.option.benchmark_cprofile}
     for name, why in refused.items():
-        if getattr(option, name) is not None:
+        if given[name] is not None:
             flag, several = "--" + name.replace("_", "-"), "hosts" if on_hosts else "workers"
             raise pytest.UsageError(f"{flag} with several {several}: {why}; leave out one of them")
     for name in ("baseline_save", "resume"):
@@ -150,7 +152,7 @@ class Controller:
 
     def __init__(self, config: pytest.Config, crew: Crew) -> None:
         self.config, self.crew = config, crew
-        self.each_host: bool = config.option.each_host
+        self.each_host: bool = options_of(config).each_host
         self.hosts: Optional[RemoteHosts] = None if isinstance(crew, LocalWorkers) else crew
         self.channels: Dict[str, Any] = {}  # to each worker
         self.opening = 0  # how many workers have been opened

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
 import pytest
 
 from ipubench.fixtures.case.untrusted import printable
+from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.command_line.words import PART
 from ipubench.plugins.compare.baseline_plugin import comparison_key
 from ipubench.plugins.fleet.schedule import Placing, Schedule
@@ -95,7 +96,7 @@ class Distribution:
         # Workers of this machine have the same fingerprint.
         entries = comparison.entries if comparison is not None and crew.facts else ()
         placing = Placing(self._positions, crew.devices, crew.facts, entries)
-        each = placing.on_each if self._config.option.each_host else placing.task
+        each = placing.on_each if options_of(self._config).each_host else placing.task
         tasks = [task for item in self.items for task in each(item)]
         self._schedule = Schedule(tasks, crew.names, crew.turns)
         self._intake.planned(tasks)

@@ -19,7 +19,7 @@ from typing import Any, Dict, Generator, List, Optional
 import pytest
 
 from ipubench.fixtures import devices
-from ipubench.fixtures.devices import INHERIT_VARIABLE
+from ipubench.fixtures.command_line import change_options, options_of
 from ipubench.fixtures.machine import scratch
 from ipubench.plugins.command_line.words import PART
 from ipubench.plugins.fleet.facts import HostFacts
@@ -73,21 +73,21 @@ class Worker:
         # What this worker starts (fresh processes, instances, servers) is no worker.
         for name in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
             del os.environ[name]
-        option = config.option
         pytest_benchmark_adapter.leave_files_alone(config)
         # The controller counts failures and selects; a host knows what failed in other runs.
+        option = config.option
         option.maxfail, option.lf, option.stepwise, option.stepwise_skip = 0, False, False, False
-        numbered = devices.choose(option.device) not in WITHOUT_NUMBER
+        numbered = devices.choose(options_of(config).device) not in WITHOUT_NUMBER
         if given["device_id"] is not None and numbered:
-            option.device_id = given["device_id"]
+            change_options(config, device_id=given["device_id"])
         if self.host is None:
-            os.environ[INHERIT_VARIABLE] = str(given["lease_holder"])
+            devices.borrow(given["lease_holder"])
             # A worker that measures does not notice that the run was killed.
             end_with_parent()
         elif self.host["baseline"] is not None:
             path = scratch.make("fleet") / "baseline.json"  # until this process ends
             path.write_text(self.host["baseline"], encoding="utf-8")
-            option.baseline = str(path)
+            change_options(config, baseline=str(path))
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self) -> None:
@@ -124,14 +124,14 @@ class Worker:
         chosen = self.selections.get()
         self.alone = chosen["alone"]
         # Without a journal so far: a test may turn out to measure.
-        relay = Relay(Path(chosen["journal"] or self.config.option.results_dir))
+        relay = Relay(Path(chosen["journal"] or options_of(self.config).results_dir))
         results = self.host["results"] if self.host is not None else relay.path.parent
         if results and chosen["journal"] is not None:
             # As in a run without workers: a test may change the working directory.
             folder = Path(results).absolute()
             with contextlib.suppress(OSError):  # what writes there names it
                 folder.mkdir(parents=True, exist_ok=True)
-            self.config.option.results_dir = str(folder)
+            change_options(self.config, results_dir=str(folder))
         run = Run(relay, SessionResults(suspects=chosen["suspects"]), chosen["order"])
         self.config.stash[run_key] = run
         found = {item.nodeid: item for item in items}

@@ -17,6 +17,7 @@ import pytest
 from ipubench.fixtures.case.cases import RARE, SWEEP
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.masking import mask_words
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.instances.hosts import OPTION, launcher_words
 from ipubench.fixtures.instances.plan import instances_of, plan
 from ipubench.plugins.benchmarks_yml.command import launched
@@ -41,7 +42,7 @@ CACHE = Path("FOLDER")
 
 def list_commands(session: pytest.Session) -> Optional[bool]:
     """Print the commands and end the session without running a case."""
-    if not session.config.option.dry_run:
+    if not options_of(session.config).dry_run:
         return None
     terminal = session.config.pluginmanager.getplugin("terminalreporter")
     for item in session.items:
@@ -78,7 +79,7 @@ def commands(item: pytest.Item) -> List[str]:
             case.config,
             item.config.stash[selection_key].device,
             os.sched_getaffinity(0),
-            launcher_words(item.config.option.launcher_args),
+            launcher_words(options_of(item.config).launcher_args),
         )
         address = f"{planned.address}:{PORT}" if planned.address else SOCKET
         program = instance_command(item.config, item.nodeid, address, CACHE)

@@ -15,22 +15,24 @@ import contextlib
 import os
 from functools import partial
 from pathlib import Path
-from typing import Any, Counter, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Counter, Iterator, List, Optional, Tuple
 
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError, counted
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.devices import IPU_KINDS
 from ipubench.fixtures.machine.files import user_path
+from ipubench.fixtures.machine.process import LAST_LINES
 from ipubench.fixtures.poplar.options import TF_FLAGS, case_flags
 from ipubench.plugins.command_line.words import looking_inside_arguments
+from ipubench.plugins.elsewhere.remote_case import Outcome, RemoteCase
 from ipubench.plugins.measure.base import Measured, fail_where_implausible, measured_key
-from ipubench.plugins.processes.fresh import LAST_LINES, fresh_environment, run_case
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.run.bounds import unbounded
-from ipubench.plugins.run.lines import CaseLine, lines_in
+from ipubench.plugins.run.lines import CaseLine
 from ipubench.plugins.run.progress import progress_key
-from ipubench.plugins.run.results import SessionResults, run_key
+from ipubench.plugins.run.results import run_key
 from ipubench.plugins.run.time_spent import spent_key
 from ipubench.plugins.selection.selected import case_of, selection_key
 
@@ -112,14 +114,12 @@ def _measure(item: pytest.Function) -> None:
         *looking_inside_arguments(config, item.nodeid),
         *(["--benchmark-disable"] if disabled else []),
     ]
-    most = None  # as long as it would take here
+    # Without the flags of the cases of this process.
+    variables = {TF_FLAGS: config.stash[exported_key]}
     with _results_folder(item) as folder, unbounded(config):
-        code, output = run_case(
-            config, item.nodeid, folder, most, words, environment=_environment(config)
-        )
-        lines = lines_in(folder)
-    results = SessionResults.of(lines)
-    message = next(reversed(list(results.messages.values())), "")
+        case = RemoteCase(config, item.nodeid, words=words, variables=variables)
+        ended = case.run(folder)  # for as long as it would take here
+    results = ended.results
     run.closing += [line for line in results.end.closing if line not in run.closing]
     benchmark = results.benchmarks.get(item.nodeid)
     if benchmark is not None:
@@ -131,26 +131,19 @@ def _measure(item: pytest.Function) -> None:
     if outcome == "skipped":
         pytest.skip(results.reasons.get(item.nodeid, ""))
     if outcome != "passed":
-        _fail(results.reasons.get(item.nodeid, ""), message, code, output)
+        _fail(results.reasons.get(item.nodeid, ""), ended)
     if benchmark is not None:
         item.stash[measured_key] = [Measured(benchmark, release=lambda: None)]
 
 
-def _fail(reason: str, message: str, code: Optional[int], output: str) -> None:
+def _fail(reason: str, ended: Outcome) -> None:
     """Fail as the case has failed in its process: by its message, or by what it printed last."""
+    message = next(reversed(list(ended.results.messages.values())), "")
     if message:
         raise CaseError(message)
-    lines = [line for line in output.splitlines() if line.strip()][-LAST_LINES:]
-    said = reason or f"the case's own process ended with exit code {code}"
+    said = reason or f"the case's own process ended with {ended.how}"
+    lines = ended.lines[-LAST_LINES:]
     pytest.fail("\n".join([f"{said}; the last lines of its process:", *lines]), pytrace=False)
-
-
-def _environment(config: pytest.Config) -> Dict[str, str]:
-    """Return the environment of a case's process: without the flags of the cases of this one."""
-    environment = fresh_environment()
-    environment.pop(TF_FLAGS, None)
-    exported = config.stash[exported_key]
-    return environment if exported is None else {**environment, TF_FLAGS: exported}
 
 
 @contextlib.contextmanager
@@ -160,7 +153,7 @@ def _results_folder(item: pytest.Function) -> Iterator[Path]:
     Logs stay, as those of this process do. Raises CaseError where the folder cannot be made.
     """
     case: Any = case_of(item)
-    results = user_path(item.config.option.results_dir).absolute()
+    results = user_path(options_of(item.config).results_dir).absolute()
     journal = item.config.stash[run_key].journal.path.stem
     folder = results / "apart" / journal / f"{item.path.stem}-{case.id}"
     try:

@@ -32,7 +32,9 @@ from msgspec.structs import replace
 from ipubench.fixtures.case.cases import Case, config_hash, effective_options
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.options import plain_options
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.devices.base import Device
+from ipubench.fixtures.machine.frames import left_out
 from ipubench.fixtures.runtimes.call import CallStep
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.command_line.words import worker_count
@@ -65,6 +67,8 @@ from ipubench.plugins.selection.selected import framework_of
 
 if TYPE_CHECKING:
     from ipubench.fixtures.runtimes.loop import InLoop
+
+__tracebackhide__ = left_out
 #: What a record says of ``--wait-for-quiet``.
 quiet_key = pytest.StashKey[Quiet]()
 
@@ -131,7 +135,7 @@ class CaseRun:
     def wait_for_quiet(self) -> None:
         """With ``--wait-for-quiet``: wait until others leave the machine alone, or that long."""
         config = self.item.config
-        most, progress = config.option.wait_for_quiet, config.stash[progress_key]
+        most, progress = options_of(config).wait_for_quiet, config.stash[progress_key]
         if most is None:
             return
         with config.stash[spent_key].during("quiet"), unbounded(config):
@@ -225,7 +229,7 @@ class StepMeter(ABC):
             None if flops is None else _amount("flops", flops, or_zero=True),
             latency_from_throughput,
         )
-        in_loop = work.in_running_loop() if isinstance(work, CallStep) else None
+        in_loop = work.use_running_loop() if isinstance(work, CallStep) else None
         if in_loop is not None:
             return self._work_beside(in_loop, work, facts)
         with untraced() as traced:
@@ -236,9 +240,9 @@ class StepMeter(ABC):
 
     async def _work_beside(self, in_loop: InLoop, work: Step, facts: BatchFacts) -> None:
         with untraced() as traced:
-            await in_loop.beside(partial(self.work_on, work, facts))
+            await in_loop.run_in_thread(partial(self.work_on, work, facts))
         if traced:
-            await in_loop.beside(in_loop)
+            await in_loop.run_in_thread(in_loop)
 
     @abstractmethod
     def work_on(self, step: Step, facts: BatchFacts) -> None:

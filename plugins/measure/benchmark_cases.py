@@ -15,6 +15,7 @@ import pytest
 
 from ipubench.fixtures.case.cases import Case, case_key
 from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.machine.frames import left_out
 from ipubench.fixtures.runtimes.call import CallStep
 from ipubench.plugins.command_line.words import benchmark_arguments, measures, only_tests
 from ipubench.plugins.measure.alternating import AlternatingMeter
@@ -22,12 +23,19 @@ from ipubench.plugins.measure.base import CaseRun, StepMeter
 from ipubench.plugins.measure.by_pytest_benchmark import AS_THE_TEST_SAYS, UNIT, Watched
 from ipubench.plugins.measure.choose import meter_of
 from ipubench.plugins.measure.meter import Meter
-from ipubench.plugins.record.pytest_benchmark_adapter import Recorded, awaiting, becoming
+from ipubench.plugins.record.pytest_benchmark_adapter import (
+    Recorded,
+    awaiting,
+    becoming,
+    count_as_used,
+)
 from ipubench.plugins.run.journal import run_of
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.time_spent import spent_key
 from ipubench.plugins.selection.functions import asks_for, claim, make_case
 from ipubench.plugins.selection.selected import case_of
+
+__tracebackhide__ = left_out
 
 
 def become_case(item: pytest.Item) -> Case:
@@ -61,7 +69,11 @@ def measured(benchmark: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
     if case_key not in item.stash or asks_for(item, "meter") or benchmark.disabled:
         yield benchmark
         return
-    case_run = case_run_of(item, item.stash[case_key], benchmark, request)
+    try:
+        case_run = case_run_of(item, item.stash[case_key], benchmark, request)
+    except BaseException:  # no device: pytest-benchmark would warn that nothing was measured
+        count_as_used(benchmark)
+        raise
     meter = meter_of(case_run, lambda: request.getfixturevalue("ipubench_peaks"))
     marker = item.get_closest_marker("benchmark")
     settings = set(marker.kwargs if marker else ()) - {"group"}
@@ -88,7 +100,7 @@ class Measuring:
             call = partial(
                 self.itself, benchmark, partial(benchmark.by_itself, in_loop or function)
             )
-            return call() if in_loop is None else in_loop.beside(call)
+            return call() if in_loop is None else in_loop.run_in_thread(call)
         step = CallStep(function)
         awaitable = self.meter(step, items=1, unit=UNIT)
         return step.result if awaitable is None else _result(awaitable, step)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Callable
 
+from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.measure.alternating import AlternatingMeter
 from ipubench.plugins.measure.base import CaseRun, StepMeter
 from ipubench.plugins.measure.instance import InstanceMeter, member_key
@@ -20,7 +21,7 @@ def meter_of(case_run: CaseRun, peaks: Callable[[], Peaks]) -> StepMeter:
         return AlternatingMeter(case_run, peaks(), member)
     if member is not None:
         return InstanceMeter(case_run, member)
-    if config.option.profile is not None:
+    if options_of(config).profile is not None:
         return ProfileMeter(case_run)
     if getattr(case_run.case.config, "compile_only", False):
         return CompileMeter(case_run)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Iterator
 
 import pytest
 
+from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.record.structs import Facts
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def ipubench_conditions(request: pytest.FixtureRequest, ipubench_device: Device)
     """Tune this process for measuring on its device; return what holds, for the record."""
     from ipubench.plugins.run.conditions import apply_conditions
 
-    option = request.config.option
+    option = options_of(request.config)
     return apply_conditions(ipubench_device.kind, option.affinity, option.allocator)
 
 

@@ -15,8 +15,9 @@ from typing import Any, Callable, ContextManager, Dict, Generator, List, Optiona
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.data.provider import part_key
-from ipubench.fixtures.devices import INHERIT_VARIABLE
+from ipubench.fixtures.devices import borrow
 from ipubench.fixtures.instances.instance import Instance
 from ipubench.fixtures.instances.step import own_folder
 from ipubench.fixtures.machine import scratch
@@ -24,10 +25,10 @@ from ipubench.fixtures.pytest_fixtures import command_key
 from ipubench.fixtures.runtimes.data_parallel import job_variables
 from ipubench.fixtures.runtimes.step import Step, Work
 from ipubench.plugins.command_line.words import looking_inside_arguments
+from ipubench.plugins.elsewhere.remote_case import RemoteCase
 from ipubench.plugins.measure.base import BatchFacts, CaseRun, StepMeter
 from ipubench.plugins.measure.looking_inside import device_reports, folder_of
 from ipubench.plugins.measure.rounds import timed_call
-from ipubench.plugins.processes.fresh import fresh_command
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.host_process import PeakMemory
 
@@ -41,10 +42,11 @@ def join_instances(config: pytest.Config) -> None:
         return instance_command(config, nodeid, address, scratch.make("cache"))
 
     config.stash[command_key] = command
-    if config.option.instance is None:
+    address = options_of(config).instance
+    if address is None:
         return
     try:
-        member = Instance(config.option.instance, os.environ)
+        member = Instance(address, os.environ)
     except CaseError as error:
         raise pytest.UsageError(str(error)) from None
     config.stash[member_key] = member
@@ -58,17 +60,15 @@ def join_instances(config: pytest.Config) -> None:
     config.pluginmanager.register(FailureReporter(member))
     if not member.leads_its_host:
         # The run, or the first instance of its host, holds the device for all of us.
-        os.environ[INHERIT_VARIABLE] = str(os.getppid())
+        borrow(os.getppid())
 
 
 def instance_command(
     config: pytest.Config, nodeid: str, address: str, cache_dir: Path
 ) -> List[str]:
     """Return the command that runs one case as an instance of the run at an address."""
-    results = str(Path(config.option.results_dir).absolute())
-    words = fresh_command(config, nodeid, results, cache_dir)
-    # Nothing is captured: all output belongs into the instance's log.
-    return [*words, *looking_inside_arguments(config, nodeid), "-s", f"--instance={address}"]
+    case = RemoteCase(config, nodeid, words=looking_inside_arguments(config, nodeid))
+    return case.command(Path(options_of(config).results_dir).absolute(), cache_dir, address)
 
 
 class InstanceMeter(StepMeter):
@@ -88,7 +88,7 @@ class InstanceMeter(StepMeter):
 
     def _own_reports(self) -> ContextManager[None]:
         """With ``--profile``: have the device report into a folder of this instance alone."""
-        root = self.config.option.profile
+        root = options_of(self.config).profile
         if root is None:
             return contextlib.nullcontext()
         folder = own_folder(folder_of("--profile", root, self.item), self._member.rank)

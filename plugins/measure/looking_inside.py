@@ -13,6 +13,7 @@ from typing import ContextManager, Dict, List
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.devices import IPU_KINDS
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.poplar.options import reports_in
@@ -58,7 +59,7 @@ def device_reports(device: Device, folder: Path) -> ContextManager[None]:
 
 def save_graph(meter: StepMeter, step: Step) -> None:
     """With ``--save-graph``: write the graph of a compiled step into the case's folder."""
-    root = meter.config.option.save_graph
+    root = options_of(meter.config).save_graph
     if root is not None:
         meter.phase("profile", "saving the graph")
         step.save_graph(folder_of("--save-graph", root, meter.item))
@@ -69,7 +70,8 @@ class ProfileMeter(StepMeter):
 
     def work_on(self, step: Step, facts: BatchFacts) -> None:
         """Profile the step."""
-        root = self.config.option.profile
+        root = options_of(self.config).profile
+        assert root is not None
         folder = folder_of("--profile", root, self.item)
         with device_reports(self.device, folder):
             self.phase("build", "building")

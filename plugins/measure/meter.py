@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Dict, List, NamedTuple, Optional
 
 from ipubench.fixtures.case.cases import effective_options
+from ipubench.fixtures.command_line import options_of
+from ipubench.fixtures.machine.frames import left_out
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure.base import BatchFacts, Built, CaseRun, FirstFacts, StepMeter
 from ipubench.plugins.measure.disturbance import Disturbance, is_enough
@@ -34,6 +36,7 @@ from ipubench.plugins.measure.rounds import (
     calibrate,
     canary_times,
     first_calls,
+    target_seconds,
     warm_up,
 )
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter, structs
@@ -43,6 +46,8 @@ from ipubench.plugins.record.structs import Canary, Facts, InputRates, Memory, R
 from ipubench.plugins.run.bounds import budget_within_timeout
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key
+
+__tracebackhide__ = left_out
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,7 @@ class Meter(StepMeter):
         #: The share of a batch's items that is left where it was made lighter.
         self._share = 1.0
         self._clock = self.device.clock  # of the rounds
-        self._budget = float(self.config.option.budget)
+        self._budget = float(options_of(self.config).budget)
 
     def work_on(self, step: Step, facts: BatchFacts) -> None:
         """Measure the step, close it and write its record."""
@@ -163,11 +168,11 @@ class Meter(StepMeter):
         if not calibrated:
             return Calibrated()
         longest = LONGEST_ROUND_SHARE * self._budget
-        return calibrate(step, self.device.clock, most_seconds=longest)
+        return calibrate(step, self.device.clock, target_seconds(self._budget), longest)
 
     def _rounds(self, warm: WarmUp, step: Step) -> Rounds:
         """Return the rule that ends the rounds, and the canary before each."""
-        precision = self.config.option.target_precision
+        precision = options_of(self.config).target_precision
         limits = Limits(self._budget, precision, self._steps(), step.most_rounds)
         canary = None if step.prefetched_batches else step.canary()
         watching = Disturbance.of(self.device)

@@ -19,6 +19,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.machine.frames import left_out
 from ipubench.fixtures.runtimes.call import a_loop_runs, is_coroutine
 from ipubench.plugins.record.structs import (
     NAMESPACE,
@@ -32,6 +33,8 @@ from ipubench.plugins.record.structs import (
 
 if TYPE_CHECKING:
     from ipubench.fixtures.runtimes.loop import InLoop
+
+__tracebackhide__ = left_out
 
 # pytest-benchmark has no types.
 call: Callable[..., Any] = BenchmarkFixture.__call__
@@ -130,7 +133,7 @@ class Recorded(BenchmarkFixture):
         if self._mode:
             return run()
         use = partial(self._use, self._itself, run)
-        return use() if in_loop is None else in_loop.beside(use)
+        return use() if in_loop is None else in_loop.run_in_thread(use)
 
     def _use(self, work: Callable[[Any, Callable[[], Any]], Any], function: Any) -> Any:
         try:

@@ -49,7 +49,7 @@ def unnamed(name: str, member: str) -> str:
     return bare[: -len(member) - 1] + end if bare.endswith(f"@{member}") else name
 
 
-def options_of(facts: Json) -> Facts:
+def facts_in(facts: Json) -> Facts:
     """Return what is kept by names; nothing where it is of another form."""
     return facts if isinstance(facts, dict) else {}
 

@@ -22,12 +22,16 @@ NARROWEST = 12
 LARGEST = 10.0  # 1000%: ten times more is another order of magnitude, not a tolerance
 NUMBER = r"([0-9]{1,9}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})"
 #: Hours, minutes and seconds in this order, each of which may be missing; or seconds alone.
-DURATION = re.compile(rf"(?:{NUMBER} ?h ?)?(?:{NUMBER} ?min ?)?(?:{NUMBER} ?s)?|{NUMBER}")
-UNITS = (3600.0, 60.0, 1.0, 1.0)
+HOURS, MINUTES, SECONDS = "h(?:ours?|rs?)?", "m(?:in(?:ute)?s?)?", "s(?:ec(?:ond)?s?)?"
+DURATION = re.compile(
+    rf"(?:{NUMBER} ?{HOURS} ?)?(?:{NUMBER} ?{MINUTES} ?)?(?:{NUMBER} ?{SECONDS})?"
+    rf"|{NUMBER} ?ms|{NUMBER}"
+)
+UNITS = (3600.0, 60.0, 1.0, 1e-3, 1.0)
 # Of a file's name:
 LONGEST_NAME = 200  # characters; a file's name has at most 255, and options of a run are added
 DIGITS, DIGITS_OF_CUT = 6, 12  # of the digest; many long names begin alike
-PERCENTAGE = re.compile(r"([0-9]{1,4}(\.[0-9]{0,6})?|\.[0-9]{1,6})\s?%")
+PERCENTAGE = re.compile(r"([0-9]{1,4}(\.[0-9]{0,6})?|\.[0-9]{1,6})\s?%?")
 
 
 def short_number(value: float) -> str:
@@ -141,7 +145,7 @@ def whole_number(minimum: int) -> Callable[[str], int]:
 
 
 def duration(text: str) -> float:
-    """Return the seconds of a duration such as 30s, 2min, 1.5h or 1h30min, as an argparse type.
+    """Return the seconds of a duration such as 5ms, 30s, 2min or 1h30min, as an argparse type.
 
     A number alone is seconds.
     """
@@ -174,8 +178,16 @@ def finite_number(text: str) -> Optional[float]:
 
 
 def fraction(text: str) -> float:
-    """Return the fraction that a percentage stands for. Raises ValueError that says the form."""
+    """Return the fraction that a percentage stands for: 0.05 for 5% and for 5.
+
+    Raises ValueError if it is none; a number below 1 without the sign may mean either.
+    """
     value = float(text.rstrip("% \t")) / 100 if PERCENTAGE.fullmatch(text.strip()) else math.nan
+    if "%" not in text and 0 < value < 0.01:
+        raise ValueError(
+            f"{shortened(text)} is a fraction or a percentage: write {1e4 * value:g}% or "
+            f"{100 * value:g}%"
+        )
     if not 0 < value <= LARGEST:
         raise ValueError(
             f"{shortened(text)} is not a percentage above 0% and up to 1000%, such as 3%"

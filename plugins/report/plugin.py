@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 from pytest import ExitCode
 
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.files import check_writable, user_path
 from ipubench.plugins.baseline.format import Document
 from ipubench.plugins.baseline.rows import Report
@@ -32,7 +33,7 @@ def check_places(config: pytest.Config) -> None:
     config.stash[started_key] = time.time()
     if only_lists(config) or is_worker(config):
         return
-    folder, document = config.option.report, config.option.benchmark_json
+    folder, document = options_of(config).report, config.option.benchmark_json
     try:
         if folder is not None:
             check(user_path(folder))
@@ -72,7 +73,7 @@ def write_reports(session: pytest.Session) -> int:
     if run is None:
         return ExitCode.OK
     run.add(_end_of(session))
-    folder = session.config.option.report
+    folder = options_of(session.config).report
     if folder is None:
         return ExitCode.OK
     if not run.results.worth_a_report:

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from ipubench.fixtures.case.errors import counted, some_of
+from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.baseline.rows import CHANGED, change_text, own_noise, reasons_of
 from ipubench.plugins.baseline.store import path_text
 from ipubench.plugins.command_line.words import all_words
@@ -20,11 +21,11 @@ from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.record import (
     ITSELF,
     ONE_BATCH,
+    facts_in,
     in_changing_states,
     items_per_batch,
     mean_lost,
     number_of,
-    options_of,
     rounds_of,
     was_disturbed,
 )
@@ -154,7 +155,7 @@ def _fewer_instances(records: List[Record]) -> List[str]:
     """Say which cases ran fewer processes than they asked for."""
     found: Dict[Tuple[float, float], List[Record]] = {}
     for record in records:
-        facts = options_of(record.effective.get("instances"))
+        facts = facts_in(record.effective.get("instances"))
         asked, ran = number_of(facts, "asked"), number_of(facts, "ran")
         if asked is not None and ran is not None and ran < asked:
             found.setdefault((asked, ran), []).append(record)
@@ -339,7 +340,7 @@ def compared_with(config: pytest.Config) -> str:
     comparison = config.stash.get(comparison_key, None)
     if comparison is not None:
         return path_text(comparison.path, config.rootpath)
-    return str(config.option.against) if against_key in config.stash else ""
+    return str(options_of(config).against) if against_key in config.stash else ""
 
 
 def judged_by(config: pytest.Config) -> str:

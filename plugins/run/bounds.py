@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import os
 import time
 from typing import Any, Dict, Iterator, Optional, Tuple
 
 import pytest
 
-from ipubench.fixtures.devices import INHERIT_VARIABLE
+from ipubench.fixtures import devices
+from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.command_line.words import is_worker
 from ipubench.plugins.record.text import duration_text
 from ipubench.plugins.run.results import run_key
@@ -42,8 +42,8 @@ started_key = pytest.StashKey[bool]()
 
 def note_parent(config: pytest.Config) -> None:
     """Note whether a run has started this process, which a worker's own variables would hide."""
-    inherits = INHERIT_VARIABLE in os.environ and not is_worker(config)
-    config.stash[started_key] = inherits or config.option.instance is not None
+    inherits = devices.borrows() and not is_worker(config)
+    config.stash[started_key] = inherits or options_of(config).instance is not None
     config.stash[timeouts_key] = {}
 
 
@@ -89,7 +89,7 @@ def _cancel_faulthandler(config: pytest.Config) -> None:
 
 def budget_within_timeout(config: pytest.Config) -> float:
     """Return the budget of a case, less where its test's timeout has no room for it."""
-    budget = float(config.option.budget)
+    budget = float(options_of(config).budget)
     now = time.monotonic()
     for timeout, started in config.stash[timeouts_key].values():
         fitting = fitting_budget(timeout - (now - started))

@@ -16,6 +16,7 @@ from typing import Any, Optional
 
 import pytest
 
+from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.command_line.words import is_worker, measures
 from ipubench.plugins.run.results import run_key
 
@@ -86,7 +87,7 @@ def note_early_end(session: pytest.Session) -> None:
     run = config.stash.get(run_key, None)
     if run is None or session.exitstatus != pytest.ExitCode.INTERRUPTED:
         return
-    if config.option.baseline_save is not None:
+    if options_of(config).baseline_save is not None:
         run.closing.append("no baseline was written: the run was interrupted")
     if run.results.outcomes or run.results.running:  # else a file could not be collected
         done = [nodeid for nodeid in run.order if run.results.outcomes.get(nodeid) == "passed"]

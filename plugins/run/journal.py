@@ -40,6 +40,7 @@ from pytest import ExitCode
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.masking import mask_text, mask_words
+from ipubench.fixtures.command_line import change_options, options_of
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import FILE, kind_of, numbered, user_path
 from ipubench.plugins.command_line.words import is_worker, measures, typed_words
@@ -167,13 +168,13 @@ def _refuse_links(folder: Path) -> None:
 
 def start(config: pytest.Config, items: List[pytest.Item]) -> List[pytest.Item]:
     """Open the run's journal; return the items that a resumed run has already done."""
-    folder = Path(config.option.results_dir)
+    folder = Path(options_of(config).results_dir)
     scratch.remove_left()
     try:
-        folder = user_path(config.option.results_dir)
+        folder = user_path(options_of(config).results_dir)
         folder.mkdir(parents=True, exist_ok=True)
         _refuse_links(folder)
-        if config.option.resume:
+        if options_of(config).resume:
             run = _resumed_run(config, folder, items)
         else:
             run = _new_run(config, folder)
@@ -187,7 +188,7 @@ def start(config: pytest.Config, items: List[pytest.Item]) -> List[pytest.Item]:
             "folder with --results-dir=PATH"
         ) from error
     # A test may change the working directory, and its case have logs.
-    config.option.results_dir = str(folder.absolute())
+    change_options(config, results_dir=str(folder.absolute()))
     config.stash[run_key] = run
     done = set(run.results.resumed)
     return [item for item in items if item.nodeid in done]

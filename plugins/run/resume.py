@@ -15,6 +15,7 @@ from ipubench.fixtures import devices
 from ipubench.fixtures.case.cases import config_hash
 from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.case.untrusted import read_bytes
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.plugins.record import host_process
 from ipubench.plugins.record.structs import Benchmark, Facts, Record, as_plain
@@ -65,7 +66,7 @@ class Machine:
 
         The device is looked at, not leased: another run may have it for now.
         """
-        option = config.option
+        option = options_of(config)
         device = devices.make(
             config.stash[selection_key].device, option.device_id, option.affinity == "cores"
         )

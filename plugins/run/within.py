@@ -14,6 +14,7 @@ from typing import Callable, Iterator, List, Optional
 import pytest
 
 from ipubench.fixtures.case.errors import counted, some_of
+from ipubench.fixtures.command_line import change_options, options_of
 from ipubench.plugins.record.text import duration_text, name_of_test
 from ipubench.plugins.run.lines import SelectedLine
 from ipubench.plugins.run.results import run_key
@@ -75,7 +76,7 @@ limit_key = pytest.StashKey[TimeLimit]()
 
 def start_limit(config: pytest.Config) -> None:
     """Begin the time with the process; refuse what measures outside of the run's own cases."""
-    option = config.option
+    option = options_of(config)
     if option.within is None:
         return
     if config.getoption("dist", "no") != "no":
@@ -83,8 +84,13 @@ def start_limit(config: pytest.Config) -> None:
             "--within plans one case after the other, and workers take them as they come: leave "
             "out -n"
         )
-    for flag in ("--against", "--baseline-save", "--processes"):
-        if config.getoption(flag) is not None:
+    many = {
+        "--against": option.against,
+        "--baseline-save": option.baseline_save,
+        "--processes": option.processes,
+    }
+    for flag, value in many.items():
+        if value is not None:
             raise pytest.UsageError(
                 f"{flag} measures every case several times, as often as it must: leave out "
                 "--within, and give --budget and --gate-time"
@@ -117,11 +123,8 @@ def give_budget(item: pytest.Item) -> None:
         return
     budget = limit.begin(item.nodeid)
     if budget is None:
-        pytest.skip(
-            f"--within={duration_text(item.config.option.within)}: {max(0.0, limit.left):.0f} s "
-            "are left"
-        )
-    item.config.option.budget = budget
+        pytest.skip(f"--within={_given(item.config)}: {max(0.0, limit.left):.0f} s are left")
+    change_options(item.config, budget=budget)
 
 
 def name_skipped(session: pytest.Session) -> None:
@@ -135,6 +138,11 @@ def name_skipped(session: pytest.Session) -> None:
         run.order = [nodeid for nodeid in run.order if nodeid not in limit.skipped]
         run.add(SelectedLine(run.order))
         what = counted(len(limit.skipped), "case was", "cases were")
-        within = duration_text(session.config.option.within)
         names = some_of(list(map(name_of_test, limit.skipped)))
-        run.closing.append(f"{what} skipped: the time of --within={within} was over: {names}")
+        run.closing.append(
+            f"{what} skipped: the time of --within={_given(session.config)} was over: {names}"
+        )
+
+
+def _given(config: pytest.Config) -> str:
+    return duration_text(options_of(config).within or 0.0)

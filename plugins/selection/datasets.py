@@ -9,6 +9,7 @@ import pytest
 
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.errors import DataError
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.data.cache import cache_dir
 from ipubench.fixtures.data.provider import example_splits, split_of
 from ipubench.fixtures.data.sources import KINDS, Key, found_key, named, source
@@ -30,7 +31,7 @@ def find_data(session: pytest.Session) -> None:
         for key in _read(session.items):
             # Samples of the other kinds are made with TensorFlow, so by the first case that has it.
             find = source if key == ("images",) else named
-            found[key] = find(key, config.option.dataset_dir, os.environ)
+            found[key] = find(key, options_of(config).dataset_dir, os.environ)
             if found[key] is None:
                 cache_dir(os.environ)
     except DataError as error:

@@ -12,6 +12,7 @@ import pytest
 from ipubench.fixtures import devices
 from ipubench.fixtures.case.cases import NAMED, RARE, SWEEP, Case
 from ipubench.fixtures.case.errors import some_of
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.processor import read_topology
 from ipubench.plugins.command_line.set_option import unknown_key_message
 from ipubench.plugins.selection.order import SERVERS
@@ -42,7 +43,7 @@ def leave_out_unfit(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Keep what this device can run; judge ``--set`` on what is left."""
     selection = config.stash[selection_key]
     leave_out(config, items, _why_not_here)
-    selection.invalid = _invalid(selection, cases_among(items), config.option)
+    selection.invalid = _invalid(selection, cases_among(items), options_of(config))
     leave_out(config, items, _why_not_so)
     selection.empty = not items
     for case in cases_among(items):
@@ -58,16 +59,17 @@ def leave_out_unfit(config: pytest.Config, items: List[pytest.Item]) -> None:
 
 def _why_not_here(item: pytest.Item, case: Case) -> str:
     """Return what a case needs to run, or '' if it runs."""
-    device, option = item.config.stash[selection_key].device, item.config.option
+    device, option = item.config.stash[selection_key].device, options_of(item.config)
     fixtures = getattr(item, "fixturenames", ())
     if device == "fake" and not FRAMEWORKS.keys().isdisjoint(fixtures):
         return "need a framework, which the fake device has none of"
     if case.excluded:
-        return f"left out by {case.excluded}"
+        return f"left out by {case.excluded}, which they do not have"
     unfit = _unfit(case, device)
     if unfit:
         return unfit
-    given = (option.keyword, *(word.partition("::")[2] for word in option.file_or_dir))
+    paths = item.config.option.file_or_dir
+    given = (item.config.option.keyword, *(word.partition("::")[2] for word in paths))
     # pytest's -k does not know capitals either.
     words = {word for text in given for word in re.findall(r"[\w.-]+", text.lower())}
     if case.tier == SWEEP and not option.sweep and not _spelled(case, words):
@@ -140,7 +142,7 @@ def _why_not_so(item: pytest.Item, case: Case) -> str:
     """Return why a case cannot be as it was asked for, or ''; a dry run says that of each case."""
     if case.lacks:
         return f"without the option {', '.join(sorted(case.lacks))}"
-    if case.error and not item.config.option.dry_run:
+    if case.error and not options_of(item.config).dry_run:
         return _cannot(case)
     return ""
 
@@ -187,11 +189,16 @@ def _float32(device: str, items: Sequence[pytest.Item]) -> List[str]:
     ]
 
 
+def _singular(reason: str) -> str:
+    """Return the reason that several cases have as that of one."""
+    return re.sub("^need ", "needs ", reason).replace("which they do not", "which it does not")
+
+
 def what_was_left_out(config: pytest.Config, items: List[pytest.Item]) -> List[str]:
     """Say what was left out and what it needs; of an empty selection, what would match."""
     selection = config.stash[selection_key]
     lines = [
-        f"{count} cases {reason}" if count > 1 else f"1 case {re.sub('^need ', 'needs ', reason)}"
+        f"{count} cases {reason}" if count > 1 else f"1 case {_singular(reason)}"
         for reason, count in sorted(selection.left_out.items())
     ]
     if selection.unused:
@@ -205,6 +212,8 @@ def what_was_left_out(config: pytest.Config, items: List[pytest.Item]) -> List[s
     asked = f"-k {keyword!r}" + (f" with -m {marks!r}" if marks else "")
     if selection.empty and keyword and selection.left_out:
         lines.append(f"no case is selected: all that {asked} finds are left out, see above")
+    elif selection.empty and selection.left_out and not items:
+        lines.append("no case is selected: the lines above name the options that leave them out")
     elif selection.empty and keyword and selection.names:
         lines.append(_what_would_match(selection, keyword, asked))
     return lines

@@ -33,6 +33,7 @@ from ipubench.fixtures.case.cases import (
 )
 from ipubench.fixtures.case.masking import mask_value
 from ipubench.fixtures.case.options import CaseConfig, check_value, is_masked, resolve_key
+from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.command_line.set_option import assign, convert, parse_assignments
 from ipubench.plugins.selection.selected import FRAMEWORKS, Selection, selection_key
 
@@ -49,7 +50,7 @@ WITHOUT_NUMBER = {
 
 def parse_settings(config: pytest.Config) -> None:
     """Parse ``--set``; a syntax error ends here."""
-    option = config.option
+    option = options_of(config)
     assignments = parse_assignments(option.case_options)
     for key in ("batches_per_step", "steps"):
         if getattr(option, key) is not None:
@@ -69,7 +70,7 @@ def parametrize_cases(metafunc: pytest.Metafunc) -> None:
     if not marks:
         return
     selection = metafunc.config.stash[selection_key]
-    option = metafunc.config.option
+    option = options_of(metafunc.config)
     function = metafunc.definition.nodeid
     params: Dict[str, Any] = {}
     declared: Dict[str, CaseConfig] = {}

@@ -14,10 +14,11 @@ from typing import Dict, List, Optional
 
 import pytest
 
+from ipubench.fixtures import devices
 from ipubench.fixtures.case.cases import MEASURING, REACHING, Case, Family, case_key
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.options import CaseConfig, option
-from ipubench.fixtures.devices import INHERIT_VARIABLE
+from ipubench.fixtures.command_line import options_of, value_of
 from ipubench.fixtures.instances.plan import instances_of
 from ipubench.fixtures.runtimes.call import OWN
 from ipubench.plugins.command_line.words import given_arguments, only_tests, typed_words
@@ -70,7 +71,7 @@ def make_case(item: pytest.Item) -> Case:
     if isinstance(item, pytest.Function) and _is_marked(item):
         _measure_call(item)
     name = case_name(item)
-    selection, option = item.config.stash[selection_key], item.config.option
+    selection, option = item.config.stash[selection_key], options_of(item.config)
     family = Family.of(Function(name=name), {})
     first, *more = expand(family, selection.assignments, option.data, option.precision)
     error = first.error
@@ -149,8 +150,8 @@ def refuse_idle_options(config: pytest.Config, items: List[pytest.Item]) -> None
         raise pytest.UsageError(str(error)) from None
     cases = cases_among(items)
     together = any(case.error or instances_of(case.config) > 1 for case in cases)
-    fresh = INHERIT_VARIABLE in os.environ  # of a run that has other cases too
-    if config.option.launcher_args and cases and not together and not fresh:
+    fresh = devices.borrows()  # of a run that has other cases too
+    if options_of(config).launcher_args and cases and not together and not fresh:
         raise pytest.UsageError(
             "--launcher-args: no selected case runs in several processes; --set=instances=N has "
             "those that can do so"
@@ -161,13 +162,13 @@ def refuse_idle_options(config: pytest.Config, items: List[pytest.Item]) -> None
     given = [
         flag
         for flag in JUDGING
-        if config.getoption(flag, None) and (flag not in STANDING or flag in written)
+        if value_of(config, flag) and (flag not in STANDING or flag in written)
     ]
     given += given_arguments(config)
     if given and not any(map(_may_measure, items)):
         raise pytest.UsageError(
             f"{given[0]}: no selected test measures anything; a test measures with the fixture "
-            "benchmark or meter (docs/how-to/own-repository.md)"
+            "benchmark or meter"
         )
 
 

@@ -19,10 +19,10 @@ import json
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from typing import Dict, Iterator, List, Optional, Sequence
 
-from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import IMPORT_ROOT
 from ipubench.plugins.record.text import Parser, duration
 from scripts.compare_peers import levels, tables
@@ -148,7 +148,7 @@ def section(job: Job) -> tables.Section:
 
 def measured(job: Job, command: Sequence[str] = WORKER) -> Iterator[Row]:
     """Yield the rows of a worker; the last one says so if the worker did not end well."""
-    with scratch.nameless_file() as errors:
+    with tempfile.TemporaryFile() as errors:
         worker = subprocess.Popen(
             [*command, json.dumps(dataclasses.asdict(job))],
             cwd=str(IMPORT_ROOT),

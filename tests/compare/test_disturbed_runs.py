@@ -12,6 +12,7 @@ import pytest
 from ipubench.fixtures.case.cases import case_key
 from ipubench.plugins.command_line.words import PART
 from ipubench.plugins.compare import fresh_processes
+from tests.support.command_line import given_options
 from tests.support.harness import Project
 
 CASE = ["-k", "beta-synthetic"]
@@ -135,7 +136,7 @@ class Config:
 
     def __init__(self, gate_time: float, workers: int, shared: bool) -> None:
         measured = {"against": None, "processes": None, "baseline_save": None}
-        self.option = SimpleNamespace(gate_time=gate_time, **measured)
+        self.option = given_options(gate_time=gate_time, **measured)
         self.stash = pytest.Stash()
         part = {"workercount": workers, PART: {"in_turns": shared}}
         self.workerinput = part if workers else {}

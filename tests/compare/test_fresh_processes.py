@@ -20,6 +20,7 @@ from ipubench.plugins.compare.fresh_processes import (
 from ipubench.plugins.record.structs import Benchmark, Contention
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.run.time_spent import TimeSpent, spent_key
+from tests.support.command_line import given_options
 from tests.support.stored import a_benchmark, changed
 
 
@@ -106,7 +107,7 @@ def config(fresh: int = 0, **options: Any) -> Any:
     }
     results = SimpleNamespace(fresh={"a.py::a": fresh * [{}]})
     stash = {run_key: SimpleNamespace(results=results)}
-    return SimpleNamespace(option=SimpleNamespace(**given), stash=stash)
+    return SimpleNamespace(option=given_options(**given), stash=stash)
 
 
 def test_a_baseline_has_nine_processes_unless_their_number_is_given() -> None:

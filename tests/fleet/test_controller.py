@@ -10,6 +10,7 @@ from unittest import mock
 
 import pytest
 
+from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.command_line.words import PART, workers_in_turns
 from ipubench.plugins.fleet import controller
 from ipubench.plugins.fleet.distribution import Distribution
@@ -19,6 +20,7 @@ from ipubench.plugins.fleet.xdist_adapter import why_lost
 from ipubench.plugins.run.lines import OutcomeLine
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import Run, SessionResults, run_key
+from tests.support.command_line import given_options
 
 CASES = ("one", "two", "three")
 
@@ -48,13 +50,13 @@ def test_auto_is_a_worker_for_each_device_that_may_be_used(
     config: Any = SimpleNamespace(
         args=["bench_fake.py"],
         invocation_params=SimpleNamespace(dir=Path("/")),
-        option=SimpleNamespace(device="fake", device_id=device_id),
+        option=given_options(device="fake", device_id=device_id),
     )
     assert controller.automatic_workers(config) == count
 
 
 def local(count: int, device: str = "fake", device_id: Optional[int] = None) -> LocalWorkers:
-    option = SimpleNamespace(device=device, device_id=device_id)
+    option = given_options(device=device, device_id=device_id)
     return LocalWorkers(mock.Mock(option=option), count)
 
 
@@ -120,7 +122,7 @@ def distributing(most_losses: int, restarts: Optional[str] = None) -> Tuple[Any,
     crew: Any = SimpleNamespace(names=names, most_losses=most_losses, facts={}, turns={})
     crew.devices = dict.fromkeys(names, 1)
     config: Any = SimpleNamespace(
-        option=SimpleNamespace(maxworkerrestart=restarts, each_host=False),
+        option=given_options(maxworkerrestart=restarts, each_host=False),
         stash={progress_key: mock.Mock()},
     )
     intake = mock.Mock(has_ended=lambda key: False)
@@ -222,7 +224,7 @@ def test_a_worker_ends_once_its_controller_is_silent(monkeypatch: pytest.MonkeyP
 def test_a_worker_runs_what_was_selected_in_that_order(tmp_path: Path) -> None:
     worker = Worker.__new__(Worker)
     worker.host, worker.selections = None, queue.Queue()
-    config: Any = SimpleNamespace(stash={}, option=SimpleNamespace(results_dir="results"))
+    config: Any = SimpleNamespace(stash={}, option=given_options(results_dir="results"))
     worker.config = config
     journal = str(tmp_path / "results" / "run.jsonl")
     chosen = {"nodeids": ["two", "one", "gone"], "order": ["one", "two"], "suspects": ["two"]}
@@ -234,7 +236,7 @@ def test_a_worker_runs_what_was_selected_in_that_order(tmp_path: Path) -> None:
     assert list(around) == [] and items == [second, first] and not worker.alone
     run = config.stash[run_key]
     assert (run.order, run.results.suspects) == (["one", "two"], ["two"])
-    assert config.option.results_dir == str(tmp_path / "results")
+    assert options_of(config).results_dir == str(tmp_path / "results")
 
 
 def test_each_line_travels_once_with_the_next_report() -> None:

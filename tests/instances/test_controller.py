@@ -154,6 +154,14 @@ def test_one_that_fails_ends_all_and_is_named(
     assert not instances.idle
 
 
+def test_what_an_instance_reports_is_its_reason(pair: Pair) -> None:
+    instances, far = pair
+    send(far[1], {"error": "no layer\nmore"})
+    with pytest.raises(InstanceError) as caught:
+        instances.order("run", 7)
+    assert caught.value.said == "no layer"
+
+
 def test_one_that_says_too_much_has_failed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "MOST_BYTES", 100)
     instances, far = pair
@@ -215,6 +223,8 @@ def test_a_process_without_a_launcher_that_ends_or_is_killed_says_so(tmp_path: P
     with pytest.raises(InstanceError, match="    no such module$") as caught:
         process.start()
     assert caught.value.why.startswith("the process there ended with exit code 1 ")
+    found = (caught.value.name, caught.value.said, caught.value.lines)
+    assert found == ("the process there", "", ["no such module"])
     assert process.close() is None, "nothing is left to be closed"
     process = alone_in(tmp_path)
     process.start()

@@ -18,6 +18,7 @@ from ipubench.plugins.command_line.words import looking_inside_arguments
 from ipubench.plugins.measure.looking_inside import choose_folders, folder_of
 from ipubench.plugins.selection.expand import parametrize_cases
 from ipubench.plugins.selection.selected import Selection, selection_key
+from tests.support.command_line import given_options
 from tests.support.harness import Project
 
 
@@ -38,7 +39,7 @@ def test_cases_of_one_identifier_leave_nothing_in_one_folder(
     root = "reports"
     config: Any = SimpleNamespace(
         stash={},
-        option=SimpleNamespace(profile=root, save_graph=None),
+        option=given_options(profile=root, save_graph=None),
         invocation_params=SimpleNamespace(dir=tmp_path),
     )
     (tmp_path / "elsewhere").mkdir()
@@ -65,7 +66,7 @@ def test_cases_of_one_identifier_leave_nothing_in_one_folder(
 def only_case(config: CaseConfig, device: str, profile: Optional[str], **given: List[str]) -> Case:
     """Return the case of a configuration that is collected for a device."""
     made: List[Any] = []
-    option = SimpleNamespace(profile=profile, data=None, precision=None)
+    option = given_options(profile=profile, data=None, precision=None)
     metafunc: Any = SimpleNamespace(
         definition=SimpleNamespace(
             nodeid="b.py::bench_b", iter_markers=lambda _: [pytest.mark.cases(config).mark]
@@ -124,4 +125,4 @@ def test_a_folder_that_cannot_be_made_ends_the_run_before_it_measures(project: P
 
 def test_a_runtime_without_a_graph_says_so(project: Project) -> None:
     outcome = project.run("--save-graph=graphs", "-k", "beta-synthetic").assert_code(1)
-    outcome.line("--save-graph: FakeStep has no graph that can be saved")
+    outcome.line("--save-graph: FakeStep has no graph to save")

@@ -12,6 +12,7 @@ import pytest
 from ipubench.plugins.run import interruption
 from ipubench.plugins.run.interruption import EXIT_TERMINATED, Sigterm, Terminated, sigterm_key
 from ipubench.plugins.run.results import run_key
+from tests.support.command_line import given_options
 
 
 @pytest.mark.parametrize("finishing", [False, True])
@@ -88,7 +89,7 @@ def test_what_an_interrupted_run_left_undone_is_said(
 ) -> None:
     results = SimpleNamespace(outcomes=outcomes, running={})
     run = SimpleNamespace(order=["a", "b", "c"], results=results, closing=[])
-    config = SimpleNamespace(option=SimpleNamespace(baseline_save=save), stash={run_key: run})
+    config = SimpleNamespace(option=given_options(baseline_save=save), stash={run_key: run})
     session: Any = SimpleNamespace(config=config, exitstatus=code)
     interruption.note_early_end(session)
     assert len(run.closing) == len(said) and all(map(str.startswith, run.closing, said))

@@ -11,6 +11,7 @@ from typing import Any, Dict, List
 import pytest
 
 from ipubench.fixtures.case.cases import Case, case_key, config_hash
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine import scratch
 from ipubench.plugins.record import host_process
 from ipubench.plugins.record.files import json_lines
@@ -19,6 +20,7 @@ from ipubench.plugins.run import journal, resume
 from ipubench.plugins.run import lines as journal_lines
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.selection.selected import Selection, selection_key
+from tests.support.command_line import given_options
 from tests.support.fake_cases import Fake
 from tests.support.stored import a_benchmark, changed
 
@@ -35,8 +37,8 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def config_in(folder: Path, results: str = "results", **option: Any) -> Any:
     """Return what a run that began in a folder has of its configuration."""
-    given = SimpleNamespace(**{"results_dir": str(folder / results), "resume": False, **option})
-    params = SimpleNamespace(args=["-k", "one", *(["--resume"] if given.resume else [])])
+    given = given_options(results_dir=str(folder / results), **option)
+    params = SimpleNamespace(args=["-k", "one", *(["--resume"] if option.get("resume") else [])])
     return SimpleNamespace(option=given, invocation_params=params, rootpath=folder, stash={})
 
 
@@ -69,7 +71,7 @@ def test_a_new_run_has_a_journal_with_its_first_line(
     assert journal.start(config, items_of(config)) == []
     run = config.stash[run_key]
     assert (run.order, run.note, removed) == ([CASE], "", [1])
-    assert config.option.results_dir == str(tmp_path / "Mess ergebnisse" / "für mich")
+    assert options_of(config).results_dir == str(tmp_path / "Mess ergebnisse" / "für mich")
     (first,) = json_lines(run.journal.path)
     digests = {"the baseline": "a digest", "the policy": "another"}
     assert first["circumstances"] == {"git": "0123abc", **digests}

@@ -35,7 +35,7 @@ def cross_entropy(
     return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(labels=targets, logits=logits))
 
 
-def right_answers(tf: Any, logits: Any, labels: Any) -> Any:
+def correct_predictions(tf: Any, logits: Any, labels: Any) -> Any:
     """Return how many rows of logits [N, classes] are largest at their label, an int32 scalar."""
     answers = tf.argmax(logits, axis=1, output_type=tf.int32)
     return tf.reduce_sum(tf.cast(answers == labels, tf.int32))

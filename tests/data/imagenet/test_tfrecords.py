@@ -38,6 +38,7 @@ from ipubench.fixtures.data.options import RecordOptions
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.data.sources import found_key, source
 from ipubench.plugins.selection import datasets
+from tests.support.command_line import given_options
 from tests.support.harness import ROOT
 from tests.support.tries import tries
 
@@ -323,10 +324,7 @@ def item(fixture: str, mode: str, data: str = "real") -> Any:
 
 
 def judge(items: List[Any], folder: Any, **options: bool) -> Any:
-    option = SimpleNamespace(
-        **{"collectonly": False, "describe": False, "dry_run": False, **options},
-        dataset_dir=folder and str(folder),
-    )
+    option = given_options(dataset_dir=folder and str(folder), **options)
     config = SimpleNamespace(option=option, stash=pytest.Stash())
     session: Any = SimpleNamespace(items=items, config=config)
     datasets.find_data(session)
