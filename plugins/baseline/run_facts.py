@@ -47,7 +47,7 @@ class RunFacts(Part, frozen=True, omit_defaults=False):
     started: Optional[Moment] = None
     ended: Optional[Moment] = None
     #: Its cases; those that an earlier part of a resumed run has done included.
-    selected: Sequence[str] = ()
+    selected: Sequence[str] = []
     #: Case -> passed, failed, skipped.
     outcomes: Mapping[str, str] = {}
     #: Case -> why it did not pass, in one line.

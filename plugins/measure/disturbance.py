@@ -104,7 +104,7 @@ class Disturbance(Watch):
             beside=round(whole.beside, 4),
             throttled=round(whole.throttled, 4),
             reading_seconds=round(self.contention.seconds, 6),
-            copies_ms=[round(one, 4) for one in self.copies],
+            copies_ms=[round(one, 4) for one in self.copies] or (),
             copy_ms=None if copy is None else round(copy, 4),
         )
 

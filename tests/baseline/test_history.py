@@ -118,7 +118,7 @@ def test_equal_configuration_and_machine_make_one_trend_in_order_of_time() -> No
 def test_a_run_counts_with_the_processes_that_decide() -> None:
     seconds = (0.5, 0.5, 0.1, 0.11, 0.12)
     each = {f"record.processes.{n}.seconds": [value] * 5 for n, value in enumerate(seconds)}
-    disturbed = {"record.processes.1.clean": False, "record.processes.1.lost": 0.5}
+    disturbed = {"record.processes.1.lost": 0.5, "record.processes.1.clean": False}
     run = changed(entry(processes=5), {**each, **disturbed})
     (point,) = trends.trends_of([run])[0].points
     assert point.throughput == throughput_of(run).median == pytest.approx(80 / 0.11, rel=0.01)

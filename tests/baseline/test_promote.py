@@ -183,7 +183,7 @@ def test_promote_keeps_the_entries_of_cases_that_were_not_measured_well(
 def test_promote_leaves_out_what_no_gate_could_judge_by(shell: Shell) -> None:
     """An entry of disturbed processes would leave each later run open, and so stay for ever."""
     report = shell.folder / "report.json"
-    others = {"record.processes.0.clean": False, "record.processes.0.lost": 0.5}
+    others = {"record.processes.0.lost": 0.5, "record.processes.0.clean": False}
     disturbed = changed(entry("a", slower=2), others)
     save(report, document(entry("b"), disturbed))
     outcome = shell("promote", "./report.json", "main").assert_code(0)

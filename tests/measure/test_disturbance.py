@@ -42,10 +42,10 @@ def test_disturbed_rounds_are_left_out_and_made_up_for(monkeypatch: pytest.Monke
     assert 1.5 <= sum(clean) < 1.7  # half the budget
     assert sum(seconds) > 3 and rounds.stopped_by == "budget"
     record = rounds.disturbance.describe(seconds, True)
-    assert record["clean"] == len(clean)
-    assert len(record["lost"]) == len(record["cpu_seconds"]) == len(seconds)
+    assert record.clean == len(clean)
+    assert len(record.lost) == len(record.cpu_seconds) == len(seconds)
     # Of each three rounds' five tenths of a second two were taken.
-    assert record["by_others"] == pytest.approx(0.4, abs=0.02)
+    assert record.by_others == pytest.approx(0.4, abs=0.02)
 
 
 @pytest.mark.parametrize(("taken", "clean"), [("0", 5), ("0.5", 0)])

@@ -16,6 +16,7 @@ from ipubench.plugins.measure.latency_and_input import (
     of_rounds,
 )
 from ipubench.plugins.record.record import ONE_BATCH, SEVERAL_BATCHES
+from ipubench.plugins.record.structs import Latency
 
 QUIET, DISTURBED = [0.010] * 4, [0.500] * 4
 
@@ -35,7 +36,7 @@ def step() -> Reporting:
     return Reporting.__new__(Reporting)  # nothing of it runs
 
 
-def described(step: Any, kept: List[bool], batches: int) -> Any:
+def described(step: Any, kept: List[bool], batches: int) -> Latency:
     step.batches_per_step = batches
     return describe_latency(step, [0.04, 2.0, 0.04], kept, 4, False, time.perf_counter, 1.0)
 
@@ -43,8 +44,8 @@ def described(step: Any, kept: List[bool], batches: int) -> Any:
 def test_values_of_disturbed_rounds_do_not_count(step: Reporting) -> None:
     step.reported = [9.0] * 4 + QUIET + DISTURBED + QUIET  # after a warm-up
     found = described(step, [True, False, True], 4)
-    assert (found["p50_ms"], found["p99_ms"], found["samples"]) == (10.0, 10.0, 8)
-    assert described(step, [True] * 3, 4)["samples"] == 12
+    assert (found.p50_ms, found.p99_ms, found.samples) == (10.0, 10.0, 8)
+    assert described(step, [True] * 3, 4).samples == 12
 
 
 @pytest.mark.parametrize(

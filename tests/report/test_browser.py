@@ -199,7 +199,7 @@ def test_rounds_stand_beside_the_baselines_and_disturbed_ones_count_for_nothing(
         return Contention(limit=0.02, lost=lost, kept=kept, enough=True)
 
     before = with_processes(benchmark("a", rate=120, seed=5), [benchmark("a", rate=118, seed=6)])
-    second = {"clean": False, "lost": 0.5, "latency_p99_ms": 2.5}
+    second = {"lost": 0.5, "clean": False, "latency_p99_ms": 2.5}
     before = changed(before, {f"record.processes.1.{name}": second[name] for name in second})
     few = disturbed([number not in (3, 4) for number in range(25)])
     now = changed(

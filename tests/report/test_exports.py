@@ -149,7 +149,7 @@ def test_two_processes_decide_together_and_one_that_others_disturbed_does_not() 
     own, other = (one.record.throughput for one in both)
     shown = throughput_of(case)
     assert (shown.low, shown.high) == pytest.approx((other.median, own.median))
-    others = {"record.processes.0.clean": False, "record.processes.0.lost": 0.5}
+    others = {"record.processes.0.lost": 0.5, "record.processes.0.clean": False}
     case = changed(case, others)
     shown = throughput_of(case)
     for figure in ("median", "low", "high", "spread"):
