@@ -6,7 +6,7 @@ import json
 import sys
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Sequence
+from typing import Any, Iterable, List, Sequence
 
 from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.machine.files import kind_of, user_path
@@ -60,7 +60,7 @@ def path_of(name: str) -> Path:
 
 def list_all(args: Namespace) -> int:
     """Show all baselines of the suite; a damaged one makes the exit code 4."""
-    rows: List[Dict[str, Any]] = []
+    rows: List[show.Listed] = []
     damaged = 0
     for path in store.baselines_in(suite_root() / "baselines"):
         try:
@@ -70,16 +70,16 @@ def list_all(args: Namespace) -> int:
             print(error, file=sys.stderr)
             continue
         rows.append(
-            {
-                "name": path.stem,
-                "cases": len({benchmark.fullname for benchmark in benchmarks}),
-                "machines": sorted({key_of(benchmark).fingerprint for benchmark in benchmarks}),
-                "newest": max((b.record.time for b in benchmarks), default=None),
-                "bytes": path.stat().st_size,
-            }
+            show.Listed(
+                name=path.stem,
+                cases=len({benchmark.fullname for benchmark in benchmarks}),
+                machines=sorted({key_of(benchmark).fingerprint for benchmark in benchmarks}),
+                newest=max((b.record.time for b in benchmarks), default=None),
+                bytes=path.stat().st_size,
+            )
         )
     if args.json:
-        print_json(rows)
+        print_json([row._asdict() for row in rows])
     elif rows:
         print_lines(show.listing(rows))
     elif not damaged:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from statistics import median
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ipubench.fixtures.case.errors import counted
 from ipubench.plugins.baseline.entries import (
@@ -26,21 +26,31 @@ from ipubench.plugins.record.text import (
 )
 
 
-def when(time: str) -> str:
+def when(time: Optional[str]) -> str:
     """Return a record's time to the minute, UTC."""
     return (time or "-")[:16].replace("T", " ")
 
 
-def listing(rows: Sequence[Dict[str, Any]]) -> List[str]:
+class Listed(NamedTuple):
+    """A baseline in the list of all."""
+
+    name: str
+    cases: int
+    machines: Sequence[str]
+    newest: Optional[str]  # entry
+    bytes: int
+
+
+def listing(rows: Sequence[Listed]) -> List[str]:
     """Return one line per baseline."""
     cells = [("baseline", "cases", "machines", "newest (UTC)", "KiB")]
     cells += [
         (
-            row["name"],
-            str(row["cases"]),
-            str(len(row["machines"])),
-            when(row["newest"]),
-            f"{row['bytes'] / 1024:,.0f}",
+            row.name,
+            str(row.cases),
+            str(len(row.machines)),
+            when(row.newest),
+            f"{row.bytes / 1024:,.0f}",
         )
         for row in rows
     ]

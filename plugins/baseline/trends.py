@@ -10,13 +10,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from statistics import median
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from ipubench.plugins.baseline.entries import Key, grouped, key_of
 from ipubench.plugins.gate.shown_throughput import throughput_of
 from ipubench.plugins.record.host_process import short_revision
 from ipubench.plugins.record.record import processes_of
-from ipubench.plugins.record.structs import Benchmark
+from ipubench.plugins.record.structs import Benchmark, Facts
 from ipubench.plugins.record.text import name_of_test, told_apart
 
 LEAST_RUNS_OF_A_LEVEL = 3
@@ -104,7 +104,7 @@ def level_changes(trend: Trend, changes: Sequence[int]) -> Dict[int, float]:
     return {start: rate / before - 1 for (_, before), (start, rate) in steps}
 
 
-def as_dict(trend: Trend, changes: Sequence[int]) -> Dict[str, Any]:
+def as_dict(trend: Trend, changes: Sequence[int]) -> Facts:
     """Return a trend as JSON values."""
     return {
         "case": trend.key.nodeid,

@@ -388,7 +388,7 @@ def as_plain(value: Struct) -> Any:
     return _with_extra(msgspec.to_builtins(value), _together)
 
 
-def _with_extra(plain: Any, change: Callable[[Dict[str, Any]], Dict[str, Any]]) -> Any:
+def _with_extra(plain: Any, change: Callable[[Dict[str, Json]], Facts]) -> Any:
     if not isinstance(plain, dict):
         return plain
     if isinstance(plain.get("benchmarks"), list):
@@ -400,10 +400,10 @@ def _with_extra(plain: Any, change: Callable[[Dict[str, Any]], Dict[str, Any]]) 
     return {**plain, **holders}
 
 
-def _apart(extra: Dict[str, Any]) -> Dict[str, Any]:
+def _apart(extra: Dict[str, Json]) -> Facts:
     others = {name: value for name, value in extra.items() if name != NAMESPACE}
     return {NAMESPACE: extra[NAMESPACE], "others": others}
 
 
-def _together(extra: Dict[str, Any]) -> Dict[str, Any]:
-    return {**extra.get("others", {}), NAMESPACE: extra[NAMESPACE]}
+def _together(extra: Dict[str, Any]) -> Facts:
+    return {**extra.pop("others", {}), **extra}

@@ -16,6 +16,7 @@ from ipubench.plugins.baseline.rows import (
     own_noise,
 )
 from ipubench.plugins.record.record import compile_text
+from ipubench.plugins.record.structs import Facts
 from ipubench.plugins.record.text import (
     cut_middle,
     minute_of,
@@ -111,7 +112,7 @@ def _changed(row: CaseRow) -> Dict[str, str]:
     }
 
 
-def _full(row: CaseRow) -> Dict[str, Any]:
+def _full(row: CaseRow) -> Facts:
     cells = (
         _rate(row.throughput, row.unit),
         row.engine,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Dict, List, Sequence, Tuple
 from urllib.parse import quote
 
 from msgspec import to_builtins
@@ -19,7 +19,7 @@ from ipubench.plugins.baseline.rows import (
 )
 from ipubench.plugins.baseline.run_facts import BAD
 from ipubench.plugins.record.record import compile_text
-from ipubench.plugins.record.structs import Benchmark
+from ipubench.plugins.record.structs import Benchmark, Facts, Json
 from ipubench.plugins.record.text import minute_of, number_text, share_text, told_apart
 from ipubench.plugins.record.verdict import how_compared
 from ipubench.plugins.report import published
@@ -80,7 +80,7 @@ def page(report: Report) -> str:
     rows = by_change(named(report.rows()))
     kinds = counts(rows)
     compared = any(row.change is not None for row in rows)
-    values = {
+    values: Dict[str, object] = {
         "headline": conclusion(report, rows),
         "worst": "bad" if report.ended_badly or any(kind in kinds for kind in BAD) else "good",
         "problems": report.problems,
@@ -107,7 +107,7 @@ def page(report: Report) -> str:
     return render("page.html", values)
 
 
-def _charted(rows: Sequence[CaseRow]) -> List[Dict[str, Any]]:
+def _charted(rows: Sequence[CaseRow]) -> List[Facts]:
     """Return what the charts use of each row.
 
     ``panel``: whose rates it may be drawn among. A function may be the name of one for training
@@ -153,7 +153,7 @@ def _values(rows: Sequence[CaseRow], key: str) -> List[str]:
     return sorted({str(getattr(row, key)) for row in rows if getattr(row, key)})
 
 
-def _line(row: CaseRow) -> Dict[str, Any]:
+def _line(row: CaseRow) -> Facts:
     """Return a row of the table: its texts, its cells, and what each column sorts it by.
 
     Verdicts are sorted by what a reader wants to hear of first, and not by their letters.
@@ -192,9 +192,9 @@ def _sortable(row: CaseRow, key: str) -> str:
     return "" if value is None else str(value)
 
 
-def _details(report: Report) -> Dict[str, Any]:
+def _details(report: Report) -> Facts:
     """Return the processes of each measured case, those that it was compared with, its options."""
-    found = {}
+    found: Dict[str, Json] = {}
     for name, benchmark in report.measured().items():
         before = report.before.get(name)
         found[name] = {
@@ -205,9 +205,9 @@ def _details(report: Report) -> Dict[str, Any]:
     return found
 
 
-def _processes(benchmark: Benchmark) -> List[Dict[str, Any]]:
+def _processes(benchmark: Benchmark) -> List[Facts]:
     """Return what each process measured, every n-th round of it where there are many."""
-    found = []
+    found: List[Facts] = []
     for process in process_rows(benchmark):
         every = max(1, math.ceil(len(process.rates) / MOST_ROUNDS))
         found.append(
