@@ -16,7 +16,7 @@ VALIDATION_IMAGES = 50000  # of ImageNet
 
 @dataclass(frozen=True)
 class Validation(ValidationOptions, Classifier):
-    """One network that classifies; each batch is compared with its labels."""
+    """One classifier; each batch is compared with its labels."""
 
     mode: str = option("inference", "what the case does", choices=("inference",))
     batches_per_step: int = option(
@@ -25,9 +25,9 @@ class Validation(ValidationOptions, Classifier):
 
     @property
     def batches_per_call(self) -> int:
-        """Batches of one host call of the original: an equal part of a pass over ImageNet.
+        """Batches of one host call in the original: an equal part of a pass over ImageNet.
 
-        In a pipeline as many fewer as its schedule asks for.
+        A pipeline rounds it down to a multiple of what its schedule needs.
         """
         images = self.micro_batch_size * self.shards * max(1, self.replicas)
         batches = max(1, VALIDATION_IMAGES // images)

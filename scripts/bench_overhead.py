@@ -23,7 +23,7 @@ from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.output import uncaptured
 from ipubench.fixtures.runtimes.step import Step
-from ipubench.plugins.run.results import run_key
+from ipubench.plugins.state import run_of
 from scripts.steps import kernel_cases, runtime_name, step_of
 
 KERNELS = kernel_cases()
@@ -121,7 +121,7 @@ def compare(
     meter(Prepared(ready.step), items=ready.items, unit="items")
     if not repeat % 2:
         bare = bare_rate(ready.run, canary, ready.items, seconds)
-    results = meter.config.stash[run_key].results
+    results = run_of(meter.config).results
     reported = results.benchmarks[meter.item.nodeid].record.throughput.median
     ratios.setdefault(name, []).append(reported / bare)
 

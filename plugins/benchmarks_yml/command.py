@@ -24,7 +24,7 @@ from ipubench.fixtures.case.masking import (
 )
 from ipubench.fixtures.case.untrusted import read_bytes
 from ipubench.fixtures.command_line import options_of
-from ipubench.fixtures.data.sources import FOLDER_VARIABLE, for_other_folders
+from ipubench.fixtures.data.sources import FOLDER_VARIABLE, with_absolute_folders
 from ipubench.fixtures.devices import cuda, lent
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.machine.files import FOLDER, kind_of, replacing, user_path
@@ -59,7 +59,7 @@ def base_environment(dataset_dir: Optional[str]) -> Dict[str, str]:
     Raises CaseError where ``dataset_dir`` is below the home folder of nobody.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    found = for_other_folders(kept)
+    found = with_absolute_folders(kept)
     folders = [os.path.dirname(sys.executable), found.get("PATH", os.defpath)]
     found["PATH"] = os.pathsep.join(folders)
     if dataset_dir is not None:

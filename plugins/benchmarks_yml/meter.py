@@ -24,9 +24,6 @@ from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
 from ipubench.plugins.record.statistics import latency
 from ipubench.plugins.record.structs import Memory, Record, Spec
 from ipubench.plugins.record.text import safe_name
-from ipubench.plugins.run.progress import progress_key
-from ipubench.plugins.run.results import run_key
-from ipubench.plugins.run.time_spent import spent_key
 
 #: What a record says of its compilation: it is part of the command.
 WITHIN = "within the command"
@@ -40,19 +37,18 @@ class CommandMeter:
         self.case, self.device = case_run.case, case_run.device
         self.config = case_run.item.config
         self.entry = entry_of(case_run.item)
-        self.progress = self.config.stash[progress_key].phase
+        self.run = case_run.run
 
     def __call__(self, config: SpecConfig) -> None:
         """Run the command once and record its figures as the rounds of this process."""
         option = options_of(self.config)
         environ = self._environment(config)
         measured = not config.compile_only and option.profile is None
-        spent = self.config.stash[spent_key]
         self.case_run.wait_for_quiet()
         self._others = Disturbance.of(self.device)
         self._others.read()
-        with spent.during("command"):
-            ran = command.run(self.entry, config, environ, self._logs(), self.progress)
+        with self.run.spent.during("command"):
+            ran = command.run(self.entry, config, environ, self._logs(), self.run.progress.phase)
         self._others.read()
         try:
             results = results_of(self.entry, config, ran) if measured else None
@@ -63,7 +59,7 @@ class CommandMeter:
             pytest_benchmark_adapter.leave_out(self.case_run.benchmark)
             how = "compiled" if config.compile_only else "profiled"
             line = f"{self.case.id}: {how} in {ran.seconds:.1f} s, and not measured"
-            self.config.stash[run_key].closing.append(line)
+            self.run.closing.append(line)
             return
         record = self._record(config, ran, results)
         seconds = self._replay(results.rounds, record)
@@ -90,7 +86,7 @@ class CommandMeter:
 
         Cases of two files may have one name, so the file has a part in it.
         """
-        journal = self.config.stash[run_key].journal.path.stem
+        journal = self.run.path.stem
         root = user_path(options_of(self.config).results_dir).absolute()
         file = safe_name(self.case_run.item.nodeid.split("::")[0])
         folder = root / "specs" / journal / file / self.case.id

@@ -8,11 +8,12 @@ import pytest
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.command_line import options_of, value_of
-from ipubench.fixtures.instances.hosts import OPTION, launcher_words, named_hosts
-from ipubench.fixtures.machine.files import check_files_can_be_made, user_path
+from ipubench.fixtures.instances.hosts import OPTION, launcher_arguments, named_hosts
+from ipubench.fixtures.machine.files import check_folder_writable, user_path
 from ipubench.plugins.command_line.words import (
     LOOKING_INSIDE,
     PATH_OPTIONS,
+    all_spellings,
     is_worker,
     only_lists,
     typed_words,
@@ -68,7 +69,7 @@ def _check_folders(config: pytest.Config) -> None:
             if root is not None:
                 folder = user_path(root)
                 folder.mkdir(parents=True, exist_ok=True)
-                check_files_can_be_made(folder)
+                check_folder_writable(folder)
         except OSError as error:
             raise pytest.UsageError(
                 f"{flag}={root}: nothing can be written there ({error.strerror or error}); name "
@@ -80,7 +81,7 @@ def _check_hosts(config: pytest.Config) -> None:
     """Refuse what would be looked for on other hosts, where --launcher-args names some."""
     option = options_of(config)
     try:
-        hosts = named_hosts(launcher_words(option.launcher_args))
+        hosts = named_hosts(launcher_arguments(option.launcher_args))
     except CaseError as error:
         raise pytest.UsageError(str(error)) from None
     refused = {
@@ -105,9 +106,9 @@ def _check_spelling(config: pytest.Config) -> None:
     here = config.invocation_params.dir
     if config.inipath is not None and config.inipath.parent in (here, *here.parents):
         return
-    words = typed_words(config)
+    words, options = typed_words(config), all_spellings(config, PATH_OPTIONS)
     for option, value in zip(words, words[1:]):
-        if option in PATH_OPTIONS and os.path.exists(value):
+        if option in options and os.path.exists(value):
             raise pytest.UsageError(
                 f"pytest takes the word after {option} for a test path; write {option}={value}"
             )

@@ -8,7 +8,7 @@ one. A stored baseline cannot run: its operations are known where it was measure
 from __future__ import annotations
 
 import shutil
-from typing import Callable, Tuple
+from typing import Tuple
 
 import pytest
 
@@ -17,27 +17,21 @@ from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.command_line.words import folder_above, only_lists
-from ipubench.plugins.compare.against_plugin import against_key
-from ipubench.plugins.compare.baseline_plugin import comparison_key
 from ipubench.plugins.compare.operations import Operations, grown, operations_in
 from ipubench.plugins.compare.policy import has_gate
 from ipubench.plugins.elsewhere.place import HERE, Place
 from ipubench.plugins.elsewhere.remote_case import RemoteCase, known_reason
-from ipubench.plugins.measure.base import measured_key
+from ipubench.plugins.measure.base import state_of
 from ipubench.plugins.record.structs import Profile
 from ipubench.plugins.record.verdict import REGRESSED
-from ipubench.plugins.run.bounds import unbounded
 from ipubench.plugins.run.lines import ProfileLine
-from ipubench.plugins.run.progress import progress_key
-from ipubench.plugins.run.results import Run, run_key
 from ipubench.plugins.selection.selected import case_of
+from ipubench.plugins.state import Run
 
 #: Below the results folder; each run has one of its own in it.
 FOLDER = "profiles"
 NO_OPERATIONS = "no operations can be read from its profile in {}"
 NOT_KEPT = "the baseline keeps no operations; measure it with --keep-operations"
-
-release_key = pytest.StashKey[Callable[[], None]]()
 
 
 def refuse_without_gate(config: pytest.Config) -> None:
@@ -49,29 +43,28 @@ def refuse_without_gate(config: pytest.Config) -> None:
         )
 
 
-# Registered before plugins/compare/judge_plugin.py, which takes what was measured out of the stash.
 def keep_release(item: pytest.Item) -> None:
     """Note how to let go of what a case shares, which its fresh process will need."""
-    measured = item.stash.get(measured_key, [])
-    if measured and options_of(item.config).keep_operations:
-        item.stash[release_key] = measured[0].release
+    state = state_of(item)
+    if state.measured and options_of(item.config).keep_operations:
+        state.release = state.measured[0].release
 
 
-def explain_regression(item: pytest.Item) -> None:
+def explain_regression(run: Run, item: pytest.Item) -> None:
     """Explain a case that has regressed, while the run still holds its device."""
-    run, case = item.config.stash.get(run_key, None), case_of(item)
-    if run is None or case is None or item.nodeid not in run.results.benchmarks:
+    case, state = case_of(item), state_of(item)
+    if case is None or item.nodeid not in run.results.benchmarks:
         return
     option = options_of(item.config)
     kind = run.results.kind(item.nodeid)
     if not (option.keep_operations or (option.profile_on_regression and kind == REGRESSED)):
         return
-    if release_key in item.stash:
-        item.stash[release_key]()
-        del item.stash[release_key]  # it holds the step
-    profiler = Profiler(item, case, run, item.config.stash[progress_key].phase)
+    if state.release is not None:
+        state.release()
+        state.release = None  # it holds the step
+    profiler = Profiler(item, case, run)
     both = option.profile_on_regression and kind == REGRESSED
-    with unbounded(item.config):
+    with run.bounds.lifted():
         profile = profiler.explain(both)
     run.add(ProfileLine(item.nodeid, profile))
 
@@ -79,16 +72,13 @@ def explain_regression(item: pytest.Item) -> None:
 class Profiler:
     """Profiles one case in fresh processes."""
 
-    def __init__(
-        self, item: pytest.Item, case: Case, run: Run, progress: Callable[[str], None]
-    ) -> None:
+    def __init__(self, item: pytest.Item, case: Case, run: Run) -> None:
         self._config = item.config
         self._nodeid = item.nodeid
         self._case = case
         self._run = run
-        self._progress = progress
         results = user_path(options_of(item.config).results_dir)
-        self.folder = (results / FOLDER / run.journal.path.stem).resolve()
+        self.folder = (results / FOLDER / run.path.stem).resolve()
 
     def explain(self, both: bool) -> Profile:
         """Return where the time went here, and with ``both`` also there and what grew."""
@@ -103,24 +93,24 @@ class Profiler:
 
     def _before(self) -> Tuple[Operations, str]:
         """Return where the time went before, or why that is not known."""
-        against = self._config.stash.get(against_key, None)
+        against, baseline = self._run.against, self._run.baseline
         if against is not None:
             return self._profile("there", against.environment)
-        comparison = self._config.stash.get(comparison_key, None)
         benchmark = self._run.results.benchmarks[self._nodeid]
-        entry = comparison.find(benchmark) if comparison is not None else None
+        entry = baseline.find(benchmark) if baseline is not None else None
         kept = entry.record.operations if entry is not None else ()
         return kept, "" if kept else NOT_KEPT
 
     def _profile(self, where: str, place: Place = HERE) -> Tuple[Operations, str]:
         """Return the operations of one side, or why they are not known."""
-        self._progress(f"profiling {where}")
+        self._run.progress.phase(f"profiling {where}")
         config = self._config
-        root = folder_above(config, str(self.folder / where), self._nodeid)
+        own = self._run.selection.folders.get(self._nodeid, "")
+        root = folder_above(config, str(self.folder / where), own)
         traces = root / self._case.id
         # A resumed run may have left some.
         shutil.rmtree(traces, ignore_errors=True)
-        case = RemoteCase(config, self._nodeid, place, [f"--profile={root}"])
+        case = RemoteCase(self._run, self._nodeid, place, [f"{place.prefix}profile={root}"])
         with scratch.folder("profile") as results:
             outcome = case.run(results, case.most_seconds)
         if outcome.code != 0:

@@ -23,14 +23,13 @@ from ipubench.fixtures.instances.protocol import ALTERNATING
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.contention import Contention
 from ipubench.fixtures.machine.processor import allowed_cpus
-from ipubench.fixtures.machine.state import copy_look
+from ipubench.fixtures.machine.state import copy_timer
 from ipubench.fixtures.machine.watch import Watch
 from ipubench.plugins.elsewhere import only_from
 from ipubench.plugins.elsewhere.place import Place
 from ipubench.plugins.elsewhere.remote_case import (
     FreshError,
     RemoteCase,
-    cpus_key,
     known_reason,
     running_on,
 )
@@ -89,7 +88,7 @@ class TwoProcesses:
         for name in _names(here_first):
             self.sides[name].launch()
         for name in _names(here_first):
-            self.sides[name].meet()
+            self.sides[name].wait_until_connected()
 
     def prepare(self, here_first: bool) -> None:
         """Make both steps of a case ready; what is timed is never side by side.
@@ -154,8 +153,8 @@ class TwoProcesses:
         return found
 
     def order(self, name: str, order: str, argument: Any = None) -> Any:
-        """Give one side an order; return its answer."""
-        return self.sides[name].order(order, argument, self.most_seconds)[0]
+        """Send one side a command; return its reply."""
+        return self.sides[name].command(order, argument, self.most_seconds)[0]
 
 
 def _names(here_first: bool) -> Tuple[str, str]:
@@ -178,7 +177,7 @@ def taking_turns(
         sides = {HERE: here.directed(HERE, folder), THERE: there.directed(THERE, folder)}
         try:
             with TwoProcesses(device, progress, sides, here.most_seconds) as processes:
-                with running_on(here.config.stash[cpus_key]):
+                with running_on(here.ours.cpus):
                     processes.launch(here_first)
                 processes.prepare(here_first)
                 yield processes
@@ -204,7 +203,7 @@ class Contended(Watch):
         contention = Contention(cpus=frozenset(allowed_cpus()))
         # A fake device's time is not the machine's.
         counted = device != "fake" and contention.available
-        return cls(contention if counted else None, copy_look() if device == "cpu" else None)
+        return cls(contention if counted else None, copy_timer() if device == "cpu" else None)
 
     def complete(self, rounds: AdjacentRounds) -> None:
         """Give all rounds so far the shares that others took of them."""

@@ -21,14 +21,13 @@ import pytest
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.command_line import options_of
-from ipubench.fixtures.data.sources import for_other_folders
+from ipubench.fixtures.data.sources import with_absolute_folders
 from ipubench.fixtures.devices import lent
 from ipubench.fixtures.instances.controller import Instances
-from ipubench.fixtures.instances.plan import alone
+from ipubench.fixtures.instances.plan import single_process
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.machine.process import LAST_LINES, TIDY_SECONDS, ServerProcess
-from ipubench.fixtures.machine.processor import allowed_cpus
 from ipubench.plugins.command_line.own_options import own_arguments
 from ipubench.plugins.command_line.words import (
     all_words,
@@ -40,7 +39,7 @@ from ipubench.plugins.elsewhere import only_from
 from ipubench.plugins.elsewhere.place import HERE, Place
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.run.lines import Damaged, JournalLine, lines_in
-from ipubench.plugins.run.results import SessionResults, run_key
+from ipubench.plugins.run.results import Recording, SessionResults
 
 #: Lines of a process's output that are looked at; of these the last ones are shown.
 MOST_LINES = 200
@@ -55,13 +54,9 @@ UNKNOWN = ("error: unrecognized arguments: ", "error: argument -")
 LEAST_SECONDS = 600.0
 TIMES_THE_FIRST = 10.0
 # Options with a path that means the same file in whatever folder another process runs.
-OF_THIS_FOLDER = ("--dataset-dir", "--gate-policy")
+OF_THIS_FOLDER = ("dataset-dir", "gate-policy")
 # Between asking a process to end and killing it.
 GRACE_SECONDS = 10.0
-
-
-#: The CPUs that this run started with.
-cpus_key = pytest.StashKey[FrozenSet[int]]()
 
 
 class FreshError(CaseError):
@@ -77,7 +72,7 @@ class FreshError(CaseError):
 class RemoteCase:
     """A case that another process runs, with the options of this run."""
 
-    config: pytest.Config
+    ours: Recording
     nodeid: str
     place: Place = HERE
     #: Words for this process alone.
@@ -88,13 +83,12 @@ class RemoteCase:
     @property
     def folder(self) -> Path:
         """Return the folder that its process runs in."""
-        return self.place.folder(self.config)
+        return self.place.folder(self.ours.config)
 
     @property
     def most_seconds(self) -> float:
         """Return how long its process may take, given what the first one took."""
-        option, run = options_of(self.config), self.config.stash.get(run_key, None)
-        first = run.results.benchmarks.get(self.nodeid) if run is not None else None
+        option, first = options_of(self.ours.config), self.ours.results.benchmarks.get(self.nodeid)
         spent = first.record.spent.values() if first is not None else ()
         measuring = math.fsum([option.budget, *spent])
         return LEAST_SECONDS + float(option.wait_for_quiet or 0.0) + TIMES_THE_FIRST * measuring
@@ -112,9 +106,9 @@ class RemoteCase:
         process with other code. ``director`` is the address of the run whose orders the process
         obeys; without one it measures once and ends.
         """
-        config, place = self.config, self.place
-        root, ini = place.root(config), place.ini(config)
-        measuring = measuring_arguments(config, place.options)
+        config, place = self.ours.config, self.place
+        root, ini, prefix = place.root(config), place.ini(config), place.prefix
+        measuring = measuring_arguments(config, place.options, prefix)
         if place.revision is not None:
             measuring = for_another_folder(measuring, config.invocation_params.dir)
         return [
@@ -126,19 +120,19 @@ class RemoteCase:
             "-o",
             "addopts=",
             f"--rootdir={root}",
-            "--sweep",
-            f"--results-dir={results}",
+            f"{prefix}sweep",
+            f"{prefix}results-dir={results}",
             *measuring,
-            *(["--zero-values"] if options_of(config).zero_values else []),
+            *([f"{prefix}zero-values"] if options_of(config).zero_values else []),
             *benchmark_arguments(config),
             *own_arguments(config, all_words(config)),
             # Without the plugin the setting would be an unknown one.
             *(["-o", f"cache_dir={cache}"] if config.pluginmanager.hasplugin(CACHE) else []),
             f"--import-mode={config.option.importmode}",
-            *arguments_of(config, self.nodeid, root),
+            *arguments_of(config, self.nodeid, self.ours.selection.named_files, root),
             *self.words,
             # Nothing is captured then: all output belongs into the log.
-            *(["-s", f"--instance={director}"] if director else []),
+            *(["-s", f"{prefix}instance={director}"] if director else []),
         ]
 
     def run(self, results: Path, seconds: float = math.inf) -> Outcome:
@@ -147,7 +141,7 @@ class RemoteCase:
         The process starts with the CPUs that this run started with, not with those it has pinned
         itself to. Whatever ends the wait, an interruption included, nothing of it is left.
         """
-        with scratch.folder("process") as folder, running_on(self.config.stash[cpus_key]):
+        with scratch.folder("process") as folder, running_on(self.ours.cpus):
             process = ServerProcess(
                 f"a process for {self.nodeid}",
                 self.command(results, folder / "cache"),
@@ -173,7 +167,7 @@ class RemoteCase:
         """
         logs = folder / name.replace(" ", "-")
         program = partial(self.command, folder / "results", logs.with_suffix(".cache"))
-        return Instances(alone(name, self.folder, self.environment), program, logs)
+        return Instances(single_process(name, self.folder, self.environment), program, logs)
 
     def measured(self, name: str = "") -> Dict[str, Benchmark]:
         """Return by name all that its test measures in one fresh process, with ``name`` among them.
@@ -249,7 +243,7 @@ def running_on(cpus: FrozenSet[int]) -> Iterator[None]:
 def child_environment(place: Place = HERE) -> Dict[str, str]:
     """Return this process's environment, less pytest options that would apply once more."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
-    return place.variables(lent(for_other_folders(kept)))
+    return place.variables(lent(with_absolute_folders(kept)))
 
 
 def for_another_folder(words: Sequence[str], here: Path) -> List[str]:
@@ -257,7 +251,7 @@ def for_another_folder(words: Sequence[str], here: Path) -> List[str]:
     found = []
     for word in words:
         option, equals, path = word.partition("=")
-        ours = equals and option in OF_THIS_FOLDER
+        ours = equals and option.startswith("--") and option.endswith(OF_THIS_FOLDER)
         found.append(f"{option}={here / user_path(path)}" if ours else word)
     return found
 
@@ -269,8 +263,3 @@ def _plugin_words(config: pytest.Config) -> List[str]:
     ours = "no:unraisableexception"
     names = [name for name in config.option.plugins if name not in (ours, "no:terminal")]
     return [word for name in [ours, *names] for word in ("-p", name)]
-
-
-def note_cpus(config: pytest.Config) -> None:
-    """Note the CPUs before the device pins this process."""
-    config.stash[cpus_key] = frozenset(allowed_cpus())

@@ -16,7 +16,7 @@ from ipubench.fixtures import devices
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.lease import hold
-from ipubench.fixtures.instances.plan import refuse_undirected
+from ipubench.fixtures.instances.plan import refuse_direct_poprun
 from ipubench.plugins.fleet.facts import HostFacts
 
 #: A controller of several IPUs leaves out what needs more than one of them.
@@ -68,7 +68,7 @@ class LocalWorkers:
         made = [devices.make(self.device, number, pin) for number in numbers]
         names = {name for device in made for name in device.leases()}
         try:
-            refuse_undirected()
+            refuse_direct_poprun()
             self._held.enter_context(hold(self.config, sorted(names)))
         except DeviceError as error:
             raise pytest.UsageError(str(error)) from None

@@ -27,8 +27,7 @@ from ipubench.plugins.fleet.schedule import sharing
 from ipubench.plugins.fleet.worker import PULSE_SECONDS, THERE
 from ipubench.plugins.fleet.xdist_adapter import why_lost
 from ipubench.plugins.record import host_process
-from ipubench.plugins.run.resume import machines_key
-from ipubench.plugins.selection.selected import selection_key
+from ipubench.plugins.state import run_of
 
 
 class RemoteHosts:
@@ -130,9 +129,10 @@ class RemoteHosts:
             found = self.facts[name].devices
             self.devices[name] = len(found) if found and host.devices == 1 else 1
         self.turns = sharing(self.facts)
-        self.config.stash[selection_key].device = kinds.pop()
-        change_options(self.config, device=self.config.stash[selection_key].device)
-        self.config.stash[machines_key] = list(self.facts.values())
+        run = run_of(self.config)
+        run.selection.device = kinds.pop()
+        change_options(self.config, device=run.selection.device)
+        run.machines = list(self.facts.values())
         lines = [f"  {n}: {one.description} ({one.name})" for n, one in self.facts.items()]
         differing = differing_versions(self.facts)
         return [f"fleet of {counted(len(lines), 'member')}:", *lines, *differing]

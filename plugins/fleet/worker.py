@@ -28,9 +28,8 @@ from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.files import JsonLinesFile
 from ipubench.plugins.record.host_process import end_with_parent
 from ipubench.plugins.record.structs import Json
-from ipubench.plugins.run.results import Run, SessionResults, run_key
-from ipubench.plugins.run.time_spent import spent_key
 from ipubench.plugins.selection.expand import WITHOUT_NUMBER
+from ipubench.plugins.state import run_of
 
 #: A controller that sends a host nothing for so long is gone: it sends THERE every few seconds.
 MOST_SILENCE = 90.0
@@ -89,10 +88,13 @@ class Worker:
             path.write_text(self.host["baseline"], encoding="utf-8")
             change_options(config, baseline=str(path))
 
-    @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self) -> None:
         """Say what this host is, before anything is collected."""
-        facts = None if self.host is None else asdict(HostFacts.of(self.config))
+        facts = (
+            None
+            if self.host is None
+            else asdict(HostFacts.of(self.config, run_of(self.config).selection.device))
+        )
         self.channel.send(facts)
         self.channel.setcallback(self._receive, endmarker=None)
         if self.host is not None:
@@ -116,7 +118,7 @@ class Worker:
         if "spent" not in self.output:
             os.kill(os.getpid(), signal.SIGINT)
 
-    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    @pytest.hookimpl(hookwrapper=True)
     def pytest_collection_modifyitems(
         self, items: List[pytest.Item]
     ) -> Generator[None, None, None]:
@@ -132,15 +134,15 @@ class Worker:
             with contextlib.suppress(OSError):  # what writes there names it
                 folder.mkdir(parents=True, exist_ok=True)
             change_options(self.config, results_dir=str(folder))
-        run = Run(relay, SessionResults(suspects=chosen["suspects"]), chosen["order"])
-        self.config.stash[run_key] = run
+        run = run_of(self.config)
+        run.journal, run.order = relay, chosen["order"]
+        run.results.suspects = chosen["suspects"]
         found = {item.nodeid: item for item in items}
         kept = [found[nodeid] for nodeid in chosen["nodeids"] if nodeid in found]
         yield
         # Whatever plugins left out or added: the controller's did so too.
         items[:] = kept
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Measure what is asked for, one case at a time.
 
@@ -149,11 +151,10 @@ class Worker:
         run_items(session, keep_fixtures=self.alone)
         return True
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Attach what there is for the journal."""
-        run = self.config.stash.get(run_key, None)
-        if run is None or not isinstance(run.journal, Relay):
+        run = run_of(self.config)
+        if not isinstance(run.journal, Relay):
             return
         lines, run.journal.lines = run.journal.lines, []
         closing, run.closing = run.closing, []
@@ -169,9 +170,8 @@ class Worker:
                 "code": int(pytest.ExitCode.INTERRUPTED if code is None else code),
             }
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
         """Leave all that is done once at the end of a run to the controller; tell of our time."""
-        self.output["spent"] = self.config.stash[spent_key].of_run()
-        if run_key in self.config.stash:
-            del self.config.stash[run_key]
+        run = run_of(self.config)
+        self.output["spent"] = run.spent.of_run()
+        run.journal = None

@@ -18,7 +18,7 @@ from ipubench.fixtures.case.cases import RARE, SWEEP
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.masking import mask_words
 from ipubench.fixtures.command_line import options_of
-from ipubench.fixtures.instances.hosts import OPTION, launcher_words
+from ipubench.fixtures.instances.hosts import OPTION, launcher_arguments
 from ipubench.fixtures.instances.plan import instances_of, plan
 from ipubench.plugins.benchmarks_yml.command import launched
 from ipubench.plugins.command_line.own_options import own_arguments
@@ -27,10 +27,12 @@ from ipubench.plugins.command_line.words import (
     benchmark_arguments,
     given_arguments,
     options_among,
+    spellings,
     typed_words,
 )
 from ipubench.plugins.measure.instance import instance_command
-from ipubench.plugins.selection.selected import case_of, selection_key
+from ipubench.plugins.selection.selected import case_of
+from ipubench.plugins.state import run_of
 
 WIDTH = 80
 #: Options with a value by which pytest finds plugins, settings and tests.
@@ -61,11 +63,16 @@ def commands(item: pytest.Item) -> List[str]:
     typed = typed_words(item.config)
     words = [python(), "-m", "pytest", *where_from(typed)]
     alone = instances_of(case.config) == 1
-    given = [w for w in given_arguments(item.config) if not alone or not w.startswith(OPTION)]
+    given = given_arguments(item.config)
+    if alone:
+        launching = tuple(spellings(item.config, OPTION))
+        given = [word for word in given if not word.startswith(launching)]
     words += test_paths(item)
     given += [*benchmark_arguments(item.config), *own_arguments(item.config, typed, addopts=True)]
     words += mask_words(given)
-    lines = ["", *wrapped(words + ["--sweep"] * (case.tier in (SWEEP, RARE)))]
+    if case.tier in (SWEEP, RARE):
+        words.append(spellings(item.config, "--sweep")[-1])
+    lines = ["", *wrapped(words)]
     if case.config.shown_batch:
         lines.append(f"  global batch size: {case.config.shown_batch}")
     try:
@@ -77,21 +84,21 @@ def commands(item: pytest.Item) -> List[str]:
             return lines
         planned = plan(
             case.config,
-            item.config.stash[selection_key].device,
+            run_of(item.config).selection.device,
             os.sched_getaffinity(0),
-            launcher_words(options_of(item.config).launcher_args),
+            launcher_arguments(options_of(item.config).launcher_args),
         )
         address = f"{planned.address}:{PORT}" if planned.address else SOCKET
-        program = instance_command(item.config, item.nodeid, address, CACHE)
+        program = instance_command(run_of(item.config), item.nodeid, address, CACHE)
     except CaseError as error:
         return [*lines, f"  cannot run: {error}"]
     count = f"{planned.ran} instances"
-    if planned.ran < planned.asked:
-        count = f"{planned.ran} of {planned.asked} instances, one per core,"
+    if planned.ran < planned.requested:
+        count = f"{planned.ran} of {planned.requested} instances, one per core,"
     return [
         *lines,
         f"  which starts {count} with",
-        *wrapped(mask_words([*planned.launcher.words, *program]), indent="    "),
+        *wrapped(mask_words([*planned.launcher.arguments, *program]), indent="    "),
     ]
 
 
@@ -112,7 +119,8 @@ def where_from(typed: Sequence[str]) -> List[str]:
 def test_paths(item: pytest.Item) -> List[str]:
     """Return the words that name the case from the folder of this run."""
     here = str(item.config.invocation_params.dir)
-    parts = (word.partition("::") for word in arguments_of(item.config, item.nodeid))
+    named = run_of(item.config).selection.named_files
+    parts = (word.partition("::") for word in arguments_of(item.config, item.nodeid, named))
     # An identifier such as http://HOST stays as it is.
     return [os.path.relpath(path, here) + separator + rest for path, separator, rest in parts]
 

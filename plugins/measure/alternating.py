@@ -56,7 +56,7 @@ class Orders:
 
     def answer_last(self) -> None:
         """Answer the last order at once."""
-        self._member.answer(None)
+        self._member.reply(None)
 
     def wait(self, *expected: str) -> Any:
         """Answer the order before, wait for one of the ``expected`` ones, return its argument."""
@@ -66,8 +66,8 @@ class Orders:
         """Like :meth:`wait`, but return the name as well."""
         if self._answers:
             wait_until_quiet()
-            self._member.answer(self._answers.pop())
-        found = self._member.next_order()
+            self._member.reply(self._answers.pop())
+        found = self._member.next_command()
         if found is None:
             pytest.exit("the run that started this process is gone", returncode=1)
         if found[0] not in expected:

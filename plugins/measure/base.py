@@ -1,7 +1,7 @@
 """What the meters share: the step that they hold, how it is built, and how a measurement ends.
 
 A measurement ends with its record. Whether that is slower than something else is for
-plugins/compare, which finds what was measured in the test's stash.
+plugins/compare, which finds what was measured in the test's state.
 """
 
 from __future__ import annotations
@@ -10,19 +10,21 @@ import contextlib
 import math
 import sys
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import (
     TYPE_CHECKING,
     Any,
     Awaitable,
     Callable,
+    Dict,
     Iterator,
     List,
     Mapping,
     NamedTuple,
     Optional,
     Sequence,
+    Tuple,
     Union,
 )
 
@@ -40,6 +42,7 @@ from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.command_line.words import worker_count
 from ipubench.plugins.measure.disturbance import wait_for_quiet
 from ipubench.plugins.measure.rounds import timed
+from ipubench.plugins.measure.watched import Watched
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter, structs
 from ipubench.plugins.record.files import storable
 from ipubench.plugins.record.record import LEAST_AMOUNT, MOST_AMOUNT
@@ -58,19 +61,14 @@ from ipubench.plugins.record.structs import (
 )
 from ipubench.plugins.record.text import percent, time_stamp
 from ipubench.plugins.record.verdict import known
-from ipubench.plugins.run.bounds import unbounded
 from ipubench.plugins.run.lines import CaseLine, ExtraLine
-from ipubench.plugins.run.progress import progress_key
-from ipubench.plugins.run.results import names_key, run_key
-from ipubench.plugins.run.time_spent import spent_key
 from ipubench.plugins.selection.selected import framework_of
+from ipubench.plugins.state import Run, run_of
 
 if TYPE_CHECKING:
     from ipubench.fixtures.runtimes.loop import InLoop
 
 __tracebackhide__ = left_out
-#: What a record says of ``--wait-for-quiet``.
-quiet_key = pytest.StashKey[Quiet]()
 
 
 class FirstFacts(NamedTuple):
@@ -106,6 +104,11 @@ class CaseRun:
     own_name: Optional[str] = None
 
     @property
+    def run(self) -> Run:
+        """The run that it is a case of."""
+        return run_of(self.item.config)
+
+    @property
     def fullname(self) -> str:
         """What the run calls it: its test's node id, if it has no name of its own."""
         return self.own_name or self.item.nodeid
@@ -129,43 +132,48 @@ class CaseRun:
             versions=host_process.versions(),
             git=host_process.git_revision(config.rootpath),
             time=time_stamp(),
-            wait_for_quiet=self.item.stash.get(quiet_key, None),
+            wait_for_quiet=state_of(self.item).quiet,
         )
 
     def wait_for_quiet(self) -> None:
         """With ``--wait-for-quiet``: wait until others leave the machine alone, or that long."""
-        config = self.item.config
-        most, progress = options_of(config).wait_for_quiet, config.stash[progress_key]
+        run = self.run
+        most, progress = options_of(run.config).wait_for_quiet, run.progress
         if most is None:
             return
-        with config.stash[spent_key].during("quiet"), unbounded(config):
+        with run.spent.during("quiet"), run.bounds.lifted():
             found = wait_for_quiet(self.device, most, progress.phase)
-        self.item.stash[quiet_key] = found
+        state_of(self.item).quiet = found
         if not found.quiet:
             progress.line(
                 f"  {self.case.id}: measured on a machine that was not quiet within {most:g} s: "
                 f"others used {percent(found.used_by_others, 0)} of its CPUs"
             )
 
+    def phase(self, part: str, text: str) -> None:
+        """Show what the case is doing now, and count it to a part of its time."""
+        self.run.spent.enter(part)
+        self.run.progress.phase(text)
+
     def finish(self, record: Record, release: Callable[[], None]) -> None:
-        """Write the record of the case, and leave what was measured in the test's stash.
+        """Write the record of the case, and leave what was measured in the test's state.
 
         An implausible result fails here, with its record written.
         """
-        record = replace(record, spent=self.item.config.stash[spent_key].of_case())
+        run, state = self.run, state_of(self.item)
+        record = replace(record, spent=run.spent.of_case())
         found = pytest_benchmark_adapter.finished(self.benchmark, record)
         found = replace(found, fullname=self.fullname)
-        run = self.item.config.stash[run_key]
         run.add(CaseLine(found))
-        fail_where_implausible(record, f"; the record is in {run.journal.path}")
-        self.item.stash[measured_key].append(Measured(found, release))
-        self.item.stash[recorded_key].append(self)
+        fail_where_implausible(record, f"; the record is in {run.path}")
+        state.measured.append(Measured(found, release))
+        state.recorded.append(self)
         if self.fullname != self.item.nodeid:
-            self.item.stash[names_key].append(self.fullname)
+            state.names.append(self.fullname)
 
     def add_extra(self) -> None:
         """Record what was put into ``extra_info`` since the record was written."""
-        run = self.item.config.stash[run_key]
+        run = self.run
         now = storable(pytest_benchmark_adapter.noted(self.benchmark))
         if now != run.results.benchmarks[self.fullname].extra_info.others:
             run.add(ExtraLine(self.fullname, now))
@@ -184,7 +192,10 @@ def untraced() -> Iterator[bool]:
         yield tracer is not None or profiler is not None
     finally:
         sys.settrace(tracer)
-        sys.setprofile(profiler)
+        if profiler is not None and hasattr(profiler, "enable"):  # cProfile's is no function
+            profiler.enable()
+        else:
+            sys.setprofile(profiler)
 
 
 class StepMeter(ABC):
@@ -262,8 +273,7 @@ class StepMeter(ABC):
 
     def phase(self, part: str, text: str) -> None:
         """Show what the case is doing now, and count it to a part of its time."""
-        self.config.stash[spent_key].enter(part)
-        self.config.stash[progress_key].phase(text)
+        self.case_run.phase(part, text)
 
     def on_built(self, step: Step) -> None:
         """Decide what has to be decided before the step is compiled."""
@@ -346,9 +356,39 @@ class Measured:
     release: Callable[[], None]
 
 
-measured_key = pytest.StashKey[List[Measured]]()
-#: The cases that a test has recorded so far.
-recorded_key = pytest.StashKey[List[CaseRun]]()
+@dataclass
+class CaseState:
+    """What a test has measured so far."""
+
+    #: Still to be judged.
+    measured: List[Measured] = field(default_factory=list)
+    #: The cases that it has recorded, and the names of those that are not named as it is.
+    recorded: List[CaseRun] = field(default_factory=list)
+    names: List[str] = field(default_factory=list)
+    #: What a fixture of pytest-benchmark measures by itself, until it is recorded.
+    watched: List[Tuple[CaseRun, Watched]] = field(default_factory=list)
+    #: What its fixture ``benchmark`` measures with, while the test runs.
+    meter: Optional[StepMeter] = None
+    #: By name, what each of its fresh processes has measured.
+    processes: List[Dict[str, Benchmark]] = field(default_factory=list)
+    #: What a record says of ``--wait-for-quiet``.
+    quiet: Optional[Quiet] = None
+    #: Lets go of what the case shares, which a fresh process will need.
+    release: Optional[Callable[[], None]] = None
+
+
+_state_key = pytest.StashKey[CaseState]()
+
+
+def state_of(item: pytest.Item) -> CaseState:
+    """Return what a test has measured so far."""
+    return item.stash.setdefault(_state_key, CaseState())
+
+
+def begin_test(item: pytest.Item) -> None:
+    """Have results be this test's; it may be repeated."""
+    item.stash[_state_key] = CaseState()
+    run_of(item.config).item = item
 
 
 @dataclass(frozen=True)

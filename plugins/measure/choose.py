@@ -7,7 +7,7 @@ from typing import Callable
 from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.measure.alternating import AlternatingMeter
 from ipubench.plugins.measure.base import CaseRun, StepMeter
-from ipubench.plugins.measure.instance import InstanceMeter, member_key
+from ipubench.plugins.measure.instance import InstanceMeter
 from ipubench.plugins.measure.looking_inside import CompileMeter, ProfileMeter
 from ipubench.plugins.measure.meter import Meter
 from ipubench.plugins.measure.peaks import Peaks
@@ -15,8 +15,7 @@ from ipubench.plugins.measure.peaks import Peaks
 
 def meter_of(case_run: CaseRun, peaks: Callable[[], Peaks]) -> StepMeter:
     """Return the meter for what this session does with a case."""
-    config = case_run.item.config
-    member = config.stash.get(member_key, None)
+    config, member = case_run.item.config, case_run.run.member
     if member is not None and member.alternates:
         return AlternatingMeter(case_run, peaks(), member)
     if member is not None:

@@ -43,9 +43,6 @@ from ipubench.plugins.record import host_process, pytest_benchmark_adapter, stru
 from ipubench.plugins.record.record import BEFORE_ROUNDS
 from ipubench.plugins.record.statistics import throughput
 from ipubench.plugins.record.structs import Canary, Facts, InputRates, Memory, Record
-from ipubench.plugins.run.bounds import budget_within_timeout
-from ipubench.plugins.run.progress import progress_key
-from ipubench.plugins.run.results import run_key
 
 __tracebackhide__ = left_out
 
@@ -92,7 +89,7 @@ class Meter(StepMeter):
         start = Start(self.case_run.first_facts(), step.describe(), built)
         facts = replace(facts, items=self._share * facts.items)
         if self._steps() is None:
-            self._budget = budget_within_timeout(self.config)
+            self._budget = self.case_run.run.bounds.budget(self.case_run.run.closing)
         warm = self._warm_up(step, facts)
         rounds = self._rounds(warm, step)
         seconds = self._run(rounds, step)
@@ -180,7 +177,7 @@ class Meter(StepMeter):
 
     def _tell(self, text: str) -> None:
         """Show a line that stays, of the case that goes on."""
-        self.config.stash[progress_key].line(f"  {text}")
+        self.case_run.run.progress.line(f"  {text}")
 
     def _run(self, rounds: Rounds, step: Step) -> List[float]:
         """Return the seconds of the rounds."""
@@ -270,10 +267,11 @@ class Meter(StepMeter):
         """Let the step do what belongs to the case and is not timed; return its facts."""
         self.phase("finish", "finishing")
         facts = step.finish()
-        if facts:
-            lines = [f"{self.case.id}: {line}" for line in step.summary(facts)]
-            self.config.stash[run_key].closing += lines
-        return facts
+        if not facts:
+            return {}
+        lines = [f"{self.case.id}: {line}" for line in step.summary(facts)]
+        self.case_run.run.closing += lines
+        return {"finish": facts}
 
     def _input(self, step: Step, items: float, unit: str) -> Optional[InputRates]:
         self.phase("input", "measuring what limits")

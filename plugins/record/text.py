@@ -45,6 +45,26 @@ def short_number(value: float) -> str:
     return f"{rounded:,.{max(0, decimals)}f}"
 
 
+def rate_text(value: float) -> str:
+    """Return an amount per second as people read it: 98.76, 12,340, 1.235 M or 2 G."""
+    for prefix, size in (("G", 1e9), ("M", 1e6)):
+        if math.isfinite(value) and abs(value) >= size:
+            return f"{value / size:.4g} {prefix}"
+    return short_number(value)
+
+
+def time_text(seconds: float) -> str:
+    """Return a time with three digits in a unit that suits it: 220 ns, 15.7 µs, 2.31 ms, 1.2 s."""
+    if not math.isfinite(seconds):
+        return "-"
+    if seconds >= 999.5:
+        return f"{short_number(seconds)} s"
+    for unit, length in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= 0.9995 * length:
+            return f"{seconds / length:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
 def percent(value: float, digits: int = 1, sign: bool = False) -> str:
     """Return a fraction as a percentage."""
     if not math.isfinite(value):

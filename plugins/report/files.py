@@ -8,7 +8,7 @@ import traceback
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List
 
-from ipubench.fixtures.machine.files import check_files_can_be_made, write_atomically
+from ipubench.fixtures.machine.files import check_folder_writable, write_atomically
 from ipubench.plugins.baseline import store
 from ipubench.plugins.baseline.case_row import CaseRow
 from ipubench.plugins.baseline.entries import complete
@@ -45,7 +45,7 @@ def check(folder: Path) -> None:
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        check_files_can_be_made(folder)
+        check_folder_writable(folder)
     except OSError as error:
         raise ReportError(
             f"{folder}: a report cannot be written there ({error.strerror or error}); name another "

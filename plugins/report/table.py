@@ -14,8 +14,9 @@ from ipubench.plugins.record.text import (
     cut_middle,
     name_of_test,
     percent,
+    rate_text,
     share_text,
-    short_number,
+    time_text,
     told_apart,
     without_identifier,
 )
@@ -23,21 +24,23 @@ from ipubench.plugins.record.verdict import Verdict
 
 HEADINGS = (
     "case",
+    "before",
     "throughput",
     "engine",
     "±",
-    "p50 ms",
-    "p99 ms",
+    "p50",
+    "p99",
     "compile s",
     "peak",
     "verdict",
     "change",
     "interval",
 )
+NEEDED = ("case", "throughput")
 VERDICT, CHANGE = HEADINGS.index("verdict"), HEADINGS.index("change")
 # Left out in this order on a terminal that is too narrow: the interval and the verdict as soon as a
 # name would be cut, the others only where less than this would be left of it.
-FOR_ROOM = ("compile s", "peak", "p99 ms", "p50 ms", "±", "engine")
+FOR_ROOM = ("compile s", "peak", "p99", "p50", "before", "±", "engine")
 NARROWEST_NAME = 24
 SHORTEST_NAME = 12
 # In the column of changes, for want of a column of verdicts.
@@ -71,11 +74,16 @@ def table_rows(benchmarks: Sequence[Benchmark], verdicts: Mapping[str, Verdict])
     headings = told_apart({function: name_of_test(function) for function, _ in groups})
     rows = []
     for (function, unit), members in ordered:
-        rows.append(Row((f"{headings[function]} ({unit})",)))
+        heading = f"{headings[function]} ({unit})"
         names = told_apart({one.fullname: one.record.name for one in members})
+        if [*names.values()] == [headings[function]]:  # its only row would repeat it
+            (only,) = members
+            rows.append(_row(heading, only, verdicts.get(only.fullname)))
+            continue
+        rows.append(Row((heading,)))
         for one in sorted(members, key=worst):
             nodeid = one.fullname
-            rows.append(_row(names[nodeid], one, verdicts.get(nodeid)))
+            rows.append(_row(f"  {names[nodeid]}", one, verdicts.get(nodeid)))
     return rows
 
 
@@ -84,21 +92,21 @@ def _row(name: str, benchmark: Benchmark, verdict: Optional[Verdict]) -> Row:
     latency, rate = record.latency, shown_throughput(benchmark, verdict)
     share = shown_compute(benchmark, rate).share
     kind = "" if verdict is None else verdict.kind
-    change, low, high = (
-        (None, None, None) if verdict is None else (verdict.change, verdict.low, verdict.high)
-    )
+    found = verdict or Verdict("")
+    before, change = found.before, found.change
     cells = (
-        f"  {name}",
-        short_number(rate.median),
+        name,
+        "-" if before is None else rate_text(before),
+        rate_text(rate.median),
         ran_by(record) or "-",
         share_text(rate.spread) or "-",
-        short_number(latency.p50_ms),
-        short_number(latency.p99_ms),
+        time_text(latency.p50_ms / 1000),
+        time_text(latency.p99_ms / 1000),
         compile_text(record.compile, record.compile_seconds) or "-",
         "-" if share is None else percent(share, 0),
         kind or "-",
         "-" if change is None else percent(change, sign=True),
-        interval_text(low, high),
+        interval_text(found.low, found.high),
     )
     return Row(cells, kind)
 
@@ -118,7 +126,7 @@ def layout(rows: Sequence[Row], width: int) -> List[Row]:
         shown = [
             index
             for index, (heading, *cells) in enumerate(zip(*full))
-            if heading not in left_out and (index < 2 or set(cells) != {"-"})
+            if heading not in left_out and (heading in NEEDED or set(cells) != {"-"})
         ]
         rooms = {gap: width - 1 - sum(widths[i] + gap for i in shown[1:]) for gap in GAPS}
         gap = next((gap for gap in GAPS if rooms[gap] >= widths[0]), 0)

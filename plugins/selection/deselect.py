@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
+from functools import partial
 from typing import Any, List, Sequence, Set
 
 import pytest
@@ -21,17 +22,14 @@ from ipubench.plugins.selection.selected import (
     Selection,
     case_of,
     cases_among,
-    leave_out,
-    selection_key,
 )
 
 #: Names that an empty selection shows at most.
 NEAR = 8
 
 
-def add_names(config: pytest.Config, items: List[pytest.Item]) -> None:
+def add_names(items: List[pytest.Item], selection: Selection) -> None:
     """Let ``-k`` also find a case by the identifier that it has without overrides."""
-    selection = config.stash[selection_key]
     for item in items:
         item.extra_keyword_matches.update(selection.base_ids.get(item.nodeid, ()))
     fitting = [case for case in cases_among(items) if not _unfit(case, selection.device)]
@@ -39,12 +37,11 @@ def add_names(config: pytest.Config, items: List[pytest.Item]) -> None:
     selection.functions = sorted({item.name.split("[")[0] for item in items if case_of(item)})
 
 
-def leave_out_unfit(config: pytest.Config, items: List[pytest.Item]) -> None:
+def leave_out_unfit(config: pytest.Config, items: List[pytest.Item], selection: Selection) -> None:
     """Keep what this device can run; judge ``--set`` on what is left."""
-    selection = config.stash[selection_key]
-    leave_out(config, items, _why_not_here)
+    selection.leave_out(items, partial(_why_not_here, selection.device))
     selection.invalid = _invalid(selection, cases_among(items), options_of(config))
-    leave_out(config, items, _why_not_so)
+    selection.leave_out(items, _why_not_so)
     selection.empty = not items
     for case in cases_among(items):
         for warning in case.config.warnings if not case.error else ():
@@ -57,9 +54,9 @@ def leave_out_unfit(config: pytest.Config, items: List[pytest.Item]) -> None:
     }
 
 
-def _why_not_here(item: pytest.Item, case: Case) -> str:
+def _why_not_here(device: str, item: pytest.Item, case: Case) -> str:
     """Return what a case needs to run, or '' if it runs."""
-    device, option = item.config.stash[selection_key].device, options_of(item.config)
+    option = options_of(item.config)
     fixtures = getattr(item, "fixturenames", ())
     if device == "fake" and not FRAMEWORKS.keys().isdisjoint(fixtures):
         return "need a framework, which the fake device has none of"
@@ -194,9 +191,10 @@ def _singular(reason: str) -> str:
     return re.sub("^need ", "needs ", reason).replace("which they do not", "which it does not")
 
 
-def what_was_left_out(config: pytest.Config, items: List[pytest.Item]) -> List[str]:
+def what_was_left_out(
+    config: pytest.Config, items: List[pytest.Item], selection: Selection
+) -> List[str]:
     """Say what was left out and what it needs; of an empty selection, what would match."""
-    selection = config.stash[selection_key]
     lines = [
         f"{count} cases {reason}" if count > 1 else f"1 case {_singular(reason)}"
         for reason, count in sorted(selection.left_out.items())

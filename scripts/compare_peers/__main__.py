@@ -37,7 +37,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Measure and print the tables in Markdown."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    cases = _cases(parser, _families(parser, options.families, options.device), options.cases)
+    families = _families(parser, options.families, options.device)
+    cases = _cases(parser, families, options.cases, options.device)
     if options.list:
         print("\n".join(f"{family}: {name}" for family in cases for name in cases[family]))
         return 0
@@ -115,10 +116,10 @@ def _families(
 
 
 def _cases(
-    parser: argparse.ArgumentParser, families: List[str], parts: List[str]
+    parser: argparse.ArgumentParser, families: List[str], parts: List[str], device: str
 ) -> Dict[str, List[str]]:
     """Return the cases to measure by family; a word that names nothing ends the command."""
-    names = {family: FAMILIES[family].names() for family in families}
+    names = {family: FAMILIES[family].names_on(device) for family in families}
     for part in parts:
         if part != "all" and not any(part in name for found in names.values() for name in found):
             parser.error(

@@ -25,7 +25,7 @@ from msgspec import to_builtins
 from ipubench.fixtures.devices.lease import lease
 from ipubench.fixtures.instances.controller import Instances
 from ipubench.fixtures.instances.failures import InstanceError
-from ipubench.fixtures.instances.plan import alone
+from ipubench.fixtures.instances.plan import single_process
 from ipubench.plugins.elsewhere.alternating import HERE, THERE, TwoProcesses
 from ipubench.plugins.elsewhere.remote_case import child_environment
 from ipubench.plugins.gate.adjacent import AdjacentRounds
@@ -88,7 +88,7 @@ def _command(cases: Sequence[str], results: str, address: str) -> List[str]:
         *(sys.executable, "-m", "pytest", "-q", "-s", "-o", "addopts="),
         *("-p", "no:cacheprovider", "-p", "no:unraisableexception"),
         f"--results-dir={results}",
-        f"--instance={address}",
+        f"--ipubench-instance={address}",
         *(f"scripts/gate_study/bench_pool.py::{case}" for case in cases),
     ]
 
@@ -99,7 +99,9 @@ def measure_pair(
     """Yield a line of the pool for each case. Raises InstanceError where a side fails."""
     program = partial(_command, cases, str(folder / "results"))
     sides = {
-        name: Instances(alone(name, ROOT, child_environment()), program, folder / name.split()[-1])
+        name: Instances(
+            single_process(name, ROOT, child_environment()), program, folder / name.split()[-1]
+        )
         for name in (HERE, THERE)
     }
     with PoolPair("cpu", lambda text: None, sides, MOST_SECONDS) as pair:

@@ -26,14 +26,15 @@ from ipubench.plugins.baseline.runs import read_run
 from ipubench.plugins.baseline.store import load_all, save
 from ipubench.plugins.benchmarks_yml.results import column_lines, csv_text
 from ipubench.plugins.gate import rule as gate
-from ipubench.plugins.record.files import JsonLinesFile, json_text
+from ipubench.plugins.record.files import json_text
 from ipubench.plugins.record.record import SCALARS, THROUGHPUT, processes_of
 from ipubench.plugins.record.structs import as_plain
 from ipubench.plugins.record.verdict import COMPARED, Verdict
 from ipubench.plugins.report.markdown import markdown
 from ipubench.plugins.report.page import page
 from ipubench.plugins.report.terminal import summary
-from ipubench.plugins.run.results import Run, SessionResults
+from ipubench.plugins.run.results import Recording, SessionResults
+from ipubench.plugins.selection.selected import Selection
 from ipubench.plugins.web.templates import is_installed
 from scripts.schema import SCHEMA, schema
 from tests.support.baselines import A, document, entry, load
@@ -95,7 +96,7 @@ def test_what_no_reader_would_take_is_not_written(
 def test_a_pipe_is_no_baseline(path: Path) -> None:
     path.unlink()
     os.mkfifo(path)
-    with pytest.raises(BaselineError, match="no regular file"):
+    with pytest.raises(BaselineError, match="not a regular file"):
         load(path)
 
 
@@ -127,8 +128,9 @@ def check_that_it_is_refused_or_serves(path: Path) -> None:
     found = differences(loaded, loaded, 0.05)
     report = Report.of(*read_run(path))
     report.judge({one.key.nodeid: one.verdict for one in found})
+    config: Any = None
     results = SessionResults({benchmark.fullname: benchmark for benchmark in loaded})
-    assert summary(Run(JsonLinesFile(path), results), 80) or not loaded
+    assert summary(Recording(config, Selection({}, "cpu"), results=results), 80) or not loaded
     assert column_lines(loaded) is not None and csv_text(loaded) is not None
     exported = [make(report.document) for make in EXPORTS.values()]
     for text in (*exported, markdown(report), page(report) if is_installed() else ""):

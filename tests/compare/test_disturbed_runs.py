@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, List
 
 import pytest
 
@@ -137,7 +137,6 @@ class Config:
     def __init__(self, gate_time: float, workers: int, shared: bool) -> None:
         measured = {"against": None, "processes": None, "baseline_save": None}
         self.option = given_options(gate_time=gate_time, **measured)
-        self.stash = pytest.Stash()
         part = {"workercount": workers, PART: {"in_turns": shared}}
         self.workerinput = part if workers else {}
 
@@ -151,8 +150,7 @@ def test_workers_in_turns_have_one_gate_time_together(
 ) -> None:
     config: Any = Config(120.0, workers, shared)
     case = SimpleNamespace(stash={case_key: object()})
-    session: Any = SimpleNamespace(config=config, items=[case] * 12)
-    fresh_processes.share_gate_time(session)
-    time = config.stash[fresh_processes.gate_time_key]
+    items: List[Any] = [case] * 12
+    time = fresh_processes.gate_time_of(config, items)
     time.begin()
     assert time.allows(share - 0.01) and not time.allows(share + 0.01)

@@ -6,16 +6,14 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict
+from unittest.mock import Mock
 
 import pytest
 
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.options import CaseConfig
-from ipubench.plugins.command_line.words import above_key
 from ipubench.plugins.compare import explain
 from ipubench.plugins.elsewhere.remote_case import Outcome, RemoteCase
-from ipubench.plugins.record.files import JsonLinesFile
-from ipubench.plugins.run.results import Run, SessionResults
 from tests.support.command_line import given_options
 from tests.support.harness import Project, SuiteServer
 
@@ -47,12 +45,14 @@ def test_cases_of_one_identifier_keep_their_traces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = Case(CaseConfig(name="net"), "net")
-    run = Run(JsonLinesFile(tmp_path / "run-1.jsonl"), SessionResults())
     config: Any = SimpleNamespace(
-        stash={above_key: {"a.py::a[net]": "a", "b.py::b[net]": "b"}},
         option=given_options(results_dir=str(tmp_path)),
         invocation_params=SimpleNamespace(dir=tmp_path),
     )
+
+    folders = {"a.py::a[net]": "a", "b.py::b[net]": "b"}
+    selection = SimpleNamespace(folders=folders)
+    run: Any = SimpleNamespace(path=tmp_path / "run-1.jsonl", progress=Mock(), selection=selection)
 
     def profiled(remote: RemoteCase, *_: Any) -> Outcome:
         (word,) = remote.words
@@ -63,9 +63,9 @@ def test_cases_of_one_identifier_keep_their_traces(
 
     monkeypatch.setattr(RemoteCase, "run", profiled)
     monkeypatch.setattr(RemoteCase, "most_seconds", 60.0)
-    for nodeid in config.stash[above_key]:
+    for nodeid in folders:
         item: Any = SimpleNamespace(config=config, nodeid=nodeid)
-        found = explain.Profiler(item, case, run, lambda _: None).explain(both=False)
+        found = explain.Profiler(item, case, run).explain(both=False)
     traces = [*Path(found.folder).glob("here/*/net/trace.json")]
     assert len(traces) == 2
     # A trace that cannot be read is named: TensorFlow's is for a person.

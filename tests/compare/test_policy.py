@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ipubench.plugins.compare.policy import marker_thresholds
-from ipubench.plugins.compare.policy_file import Policy, PolicyError
+from ipubench.plugins.gate.policy_file import Policy, PolicyError
 from ipubench.plugins.record.record import METRICS, sample_of, value_of
 from ipubench.plugins.record.text import fraction, matches
 from tests.support.harness import Project, run_pytest

@@ -31,8 +31,8 @@ def measured(
     """Return what a run makes of a process that has ended so."""
     monkeypatch.setattr(RemoteCase, "run", lambda *_: Outcome(code, printed, journal))
     monkeypatch.setattr(RemoteCase, "most_seconds", 60.0)
-    config: Any = None
-    return RemoteCase(config, CASE, place).measured()
+    run: Any = None
+    return RemoteCase(run, CASE, place).measured()
 
 
 @pytest.mark.parametrize(

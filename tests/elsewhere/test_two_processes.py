@@ -22,7 +22,7 @@ from ipubench.plugins.elsewhere.alternating import (
     taking_turns,
 )
 from ipubench.plugins.elsewhere.only_from import USAGE_ERROR
-from ipubench.plugins.elsewhere.remote_case import FreshError, RemoteCase, cpus_key
+from ipubench.plugins.elsewhere.remote_case import FreshError, RemoteCase
 from ipubench.plugins.gate.adjacent import AdjacentRounds
 from ipubench.plugins.record.structs import Benchmark, as_plain
 from tests.support.stored import a_benchmark
@@ -37,7 +37,7 @@ class Side:
     def __init__(self, name: str, asked: Asked, answers: Dict[str, Any], code: int = 0) -> None:
         self._name, self._asked, self._answers, self._code = name, asked, answers, code
 
-    def order(self, order: str, argument: Any, seconds: float) -> List[Any]:
+    def command(self, order: str, argument: Any, seconds: float) -> List[Any]:
         self._asked.append((self._name, order, argument))
         answer = self._answers.get(order)
         if isinstance(answer, InstanceError):
@@ -47,8 +47,8 @@ class Side:
     def launch(self) -> None:
         self._asked.append((self._name, "launch", None))
 
-    def meet(self) -> None:
-        self._asked.append((self._name, "meet", None))
+    def wait_until_connected(self) -> None:
+        self._asked.append((self._name, "wait", None))
 
     def stop(self) -> None:
         self._asked.append((self._name, "stop", None))
@@ -80,7 +80,7 @@ def test_both_start_side_by_side_and_end_however_it_went() -> None:
     pair = Pair()
     with pytest.raises(KeyboardInterrupt), pair:
         pair.launch(here_first=False)
-        assert pair.orders() == [(n, order) for order in ("launch", "meet") for n in (THERE, HERE)]
+        assert pair.orders() == [(n, order) for order in ("launch", "wait") for n in (THERE, HERE)]
         raise KeyboardInterrupt
     assert sorted(pair.orders()) == [(HERE, "stop"), (THERE, "stop")]
 
@@ -143,8 +143,8 @@ OTHERS: Dict[str, Dict[str, Any]] = {}
 
 def benchmarks(here_first: bool, rounds: AdjacentRounds) -> List[Benchmark]:
     """Return the benchmarks of a pair that has taken turns."""
-    config: Any = SimpleNamespace(stash={cpus_key: frozenset()})
-    case = RemoteCase(config, "bench.py::a")
+    run: Any = SimpleNamespace(cpus=frozenset())
+    case = RemoteCase(run, "bench.py::a")
     with taking_turns(case, case, here_first, "fake", lambda text: None) as pair:
         return pair.benchmarks(rounds, here_first)
 

@@ -53,7 +53,7 @@ def test_the_stand_in_offers_what_popdist_has() -> None:
 
 def test_poprun_has_the_options_that_are_given() -> None:
     launcher = poprun(4, 4, 2, ["--host=localhost"])
-    given = [re.sub("=.*", "", word) for word in launcher.words[1:]]
+    given = [re.sub("=.*", "", word) for word in launcher.arguments[1:]]
     assert len(given) == 6 and launcher.hosts == ("localhost",)
     assert set(given) <= set(described()["poprun"]["options"])
 

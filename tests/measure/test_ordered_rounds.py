@@ -30,10 +30,10 @@ class Member:
         self._orders = list(orders)
         self.answers: List[Any] = []
 
-    def next_order(self) -> Optional[Tuple[str, Any]]:
+    def next_command(self) -> Optional[Tuple[str, Any]]:
         return self._orders.pop(0) if self._orders else None
 
-    def answer(self, value: Any) -> None:
+    def reply(self, value: Any) -> None:
         self.answers.append(value)
 
 

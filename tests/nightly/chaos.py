@@ -206,7 +206,7 @@ class Trial:
         # Not what other runs of this machine have there.
         scratch.SHARED_MEMORY = self.project.folder / "temporary"
         tempfile.tempdir = str(self.project.folder / "temporary")
-        scratch.remove_left()
+        scratch.remove_leftovers()
         tempfile.tempdir = None
         return list((self.project.folder / "temporary").glob("*ipubench*"))
 

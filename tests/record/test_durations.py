@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipubench.plugins.record.text import duration, duration_text
+from ipubench.plugins.record.text import duration, duration_text, rate_text, time_text
 
 
 @pytest.mark.parametrize(
@@ -83,3 +83,28 @@ def test_hours_minutes_and_seconds_add_up(hours: int, minutes: int, seconds: int
 )
 def test_a_duration_is_written_with_the_largest_unit_that_fits(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (2.2e-7, "220 ns"),
+        (0.99996e-6, "1 µs"),
+        (1.568e-5, "15.7 µs"),
+        (0.002312, "2.31 ms"),
+        (0.0856, "85.6 ms"),
+        (1.2, "1.2 s"),
+        (1234.5, "1,234 s"),
+        (math.nan, "-"),
+    ],
+)
+def test_a_time_has_the_unit_that_suits_it(seconds: float, text: str) -> None:
+    assert time_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(98.764, "98.76"), (65650, "65,650"), (1.04e6, "1.04 M"), (3.1e8, "310 M"), (2e9, "2 G")],
+)
+def test_a_large_rate_has_a_prefix(value: float, text: str) -> None:
+    assert rate_text(value) == text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, List
 
 import pytest
@@ -24,10 +23,16 @@ from ipubench.plugins.run.lines import (
     line_of,
     read_lines,
 )
-from ipubench.plugins.run.results import Run, SessionResults, is_complete, run_key
+from ipubench.plugins.run.results import Recording, SessionResults
+from ipubench.plugins.selection.selected import Selection
 from tests.support.stored import a_benchmark, changed
 
 ONE, TWO = "bench.py::bench[one]", "bench.py::bench[two]"
+
+
+def recording(journal: JsonLinesFile) -> Recording:
+    config: Any = None
+    return Recording(config, Selection({}, "cpu"), journal=journal)
 
 
 def resume(*kept: str) -> ResumeLine:
@@ -86,15 +91,15 @@ def test_cases_that_an_order_does_not_name_come_first() -> None:
 
 
 def test_a_run_is_complete_when_each_of_its_cases_has_ended() -> None:
-    config: Any = SimpleNamespace(stash={})
-    assert not is_complete(config)
     # What ended is more than the run is about where its time was over (plugins/run/within.py).
     results = SessionResults.of([OutcomeLine(ONE, "passed"), OutcomeLine("other", "passed")])
-    run = Run(JsonLinesFile(Path("run.jsonl")), results, [ONE, TWO])
-    config.stash[run_key] = run
-    assert not is_complete(config)
+    run = recording(JsonLinesFile(Path("run.jsonl")))
+    run.results, run.order = results, [ONE, TWO]
+    assert not run.is_complete
     results.take(OutcomeLine(TWO, "failed"))
-    assert is_complete(config)
+    assert run.is_complete
+    run.journal = None
+    assert not run.is_complete
 
 
 def test_no_outcome_is_kept_without_what_came_before_it(
@@ -103,7 +108,7 @@ def test_no_outcome_is_kept_without_what_came_before_it(
     lost = VerdictLine(ONE, Verdict("pass"))
     journal = JsonLinesFile(tmp_path / "run.jsonl")
     assert journal.create()
-    run = Run(journal, SessionResults())
+    run = recording(journal)
     write = JsonLinesFile.append
 
     def append(file: JsonLinesFile, line: Any) -> None:

@@ -27,6 +27,7 @@ from ipubench.plugins.run.lines import (
     VerdictLine,
 )
 from ipubench.plugins.run.results import SessionResults
+from tests.support.command_line import given_options
 from tests.support.harness import ROOT, Project
 from tests.support.stored import a_benchmark, changed
 
@@ -75,11 +76,13 @@ def test_asked_for_by_the_variable_it_is_no_other_command_line(
 ) -> None:
     def words(variable: str, *given: str) -> List[str]:
         monkeypatch.setenv("PYTEST_ADDOPTS", variable)
-        config: Any = SimpleNamespace(invocation_params=SimpleNamespace(args=given))
+        params = SimpleNamespace(args=given)
+        config: Any = SimpleNamespace(invocation_params=params, option=given_options())
         return command_line(config)
 
     monkeypatch.delenv("DATASETS_DIR", raising=False)
     assert words("--resume", "-k", "a") == words("", "-k", "a", "--resume") == ["-k", "a"]
+    assert words("--ipubench-resume -k a", "--ipubench-resume") == words("-k a")
     assert words("-v --resume ", "-k", "a") == ["PYTEST_ADDOPTS=-v", "-k", "a"]
     assert words('-k "a or b" --resume -v') == words('-k "a or b" -v')
 
@@ -108,8 +111,8 @@ def test_a_resumed_run_is_about_all_its_cases_in_their_order(
     path = project.folder / "bench_fake.py"
     old = '    if config.trouble == "error":'
     note = (
-        "    from ipubench.plugins.run.results import selected\n"
-        "    open('about', 'w').write(' '.join(selected(meter.item.config)))\n"
+        "    from ipubench.plugins.state import run_of\n"
+        "    open('about', 'w').write(' '.join(run_of(meter.item.config).order))\n"
     )
     path.write_text(path.read_text().replace(old, note + old))
     words = ["-k", "beta or bs8", *([workers] if workers else [])]

@@ -72,20 +72,21 @@ def test_a_third_of_the_time_at_most_is_for_the_fresh_processes_of_a_gate(
     )
     config: Any = SimpleNamespace(option=option, stash={}, rootpath=tmp_path)
     config.getoption = lambda name, default=None: default
-    within.start_limit(config)
-    fresh_processes.reserve_gate_time(config)
+    limit = within.limit_of(config)
+    fresh_processes.reserve_gate_time(config, limit)
     assert options_of(config).gate_time == gate_time
-    assert config.stash[within.limit_key].left == left
+    assert limit is not None and limit.left == left
 
 
 #: After a case there is no more time.
 LONGER = """
 
 def pytest_runtest_teardown(item):
-    from ipubench.plugins.run.within import limit_key
+    from ipubench.plugins.state import run_of
 
-    if limit_key in item.config.stash:
-        item.config.stash[limit_key].keep(1000.0)
+    limit = run_of(item.config).limit
+    if limit is not None:
+        limit.keep(1000.0)
 """
 
 
@@ -112,4 +113,4 @@ def test_what_measures_a_case_several_times_is_refused(flag: str) -> None:
     config: Any = SimpleNamespace(option=given_options(within=60.0, **given))
     config.getoption = lambda name, default=None: "load" if name == flag else default
     with pytest.raises(pytest.UsageError, match="--within"):
-        within.start_limit(config)
+        within.limit_of(config)

@@ -12,7 +12,6 @@ import pytest
 from ipubench.fixtures.case.cases import NAMED, Case
 from ipubench.fixtures.case.options import CaseConfig
 from ipubench.plugins.selection import deselect
-from ipubench.plugins.selection.selected import Selection, selection_key
 from tests.support.command_line import given_options
 from tests.support.harness import ROOT, Outcome, Project, run_pytest
 
@@ -75,9 +74,8 @@ def test_a_named_configuration_runs_where_its_own_name_is_given(
     name = "small_bs1-synthetic"
     case = Case(CaseConfig(name="small_bs1"), name, tier=NAMED, base_id=name)
     option = given_options(**{"keyword": "", **words})
-    config = SimpleNamespace(stash={selection_key: Selection({}, "cpu")}, option=option)
-    item: Any = SimpleNamespace(config=config)
-    assert (not deselect._why_not_here(item, case)) is runs
+    item: Any = SimpleNamespace(config=SimpleNamespace(option=option))
+    assert (not deselect._why_not_here("cpu", item, case)) is runs
 
 
 @pytest.mark.entry_point
@@ -242,7 +240,6 @@ NEIGHBOURS = """
 from ipubench import CaseConfig, cases
 from ipubench.fixtures.data.feeds import ArrayFeed
 from ipubench.fixtures.runtimes.fake import FakeStep
-from tests.support.command_line import given_options
 
 
 def measure(device, meter):

@@ -14,9 +14,9 @@ def cross_entropy(
 ) -> Any:
     """Return the mean softmax cross-entropy of logits [N, classes], a float32 scalar.
 
-    ``labels``: integers [N], or of mixed images [N, K] with their ``shares`` [N, K], whose rows sum
-    to 1. ``label_smoothing`` s: a label's target is 1 - s, that of each other class
-    s / (classes - 1).
+    ``labels``: integers [N], or for mixed images [N, K] with ``shares`` [N, K], whose rows sum to
+    1. With ``label_smoothing`` s, a label's target is 1 - s, that of each other class s / (classes
+    - 1).
     """
     logits = tf.cast(logits, tf.float32)
     if shares is None and not label_smoothing:

@@ -479,7 +479,7 @@ def test_validation_alone_by_instances_has_replicas_of_its_own(
 def poprun_words(config: Application) -> str:
     """Return the numbers that poprun is started with."""
     config.check()
-    (_, _, *words) = plan(config, "ipu", ()).launcher.words
+    (_, _, *words) = plan(config, "ipu", ()).launcher.arguments
     known = description("popdist.json")["poprun"]["options"]
     assert {word.partition("=")[0] for word in words} <= set(known)
     return " ".join(words)
