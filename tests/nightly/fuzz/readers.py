@@ -32,6 +32,7 @@ from ipubench.plugins.benchmarks_yml.reader import read_entries
 from ipubench.plugins.gate.policy_file import Policy, PolicyError
 from ipubench.plugins.measure.peaks import Peaks
 from ipubench.plugins.record.files import write_json
+from ipubench.plugins.record.structs import as_plain
 from tests.support.baselines import document, entry
 
 if TYPE_CHECKING:
@@ -63,8 +64,7 @@ def _file(name: str, read: Callable[[Path], Any]) -> Callable[[Path, bytes], Any
 
 
 def _baseline(folder: Path) -> bytes:
-    stored = {**document(entry("a"), entry("b")), "ipubench": {"format": 2}}
-    write_json(folder / "sound.json", stored)
+    write_json(folder / "sound.json", as_plain(document(entry("a"), entry("b"))))
     return (folder / "sound.json").read_bytes()
 
 
