@@ -92,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=duration, default=4.0, help="of rounds for each case: 4s")
     parser.add_argument("--precision", choices=PRECISIONS, default="16.16")
     parser.add_argument(
-        "--own", action="store_true", help="the suite's other engines and forms as well as the peers"
+        "--own", action="store_true", help="our other engines and forms, and the peers"
     )
     return parser
 

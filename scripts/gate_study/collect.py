@@ -97,7 +97,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that all collectors share."""
     parser.add_argument("--pool", type=Path, required=True, help="file of JSON lines")
     parser.add_argument("--passes", type=int, default=40, help="processes per case (40)")
-    parser.add_argument("--cases", type=int, default=len(CASES), help="only the first N (default: all)")
+    parser.add_argument("--cases", type=int, default=len(CASES), help="the first N (default: all)")
     parser.add_argument("--seconds", type=duration, default=5400.0, help="longest time (1.5h)")
     parser.add_argument("--load", choices=LOADS, default="quiet", help="neighbours (quiet)")
 
