@@ -86,7 +86,7 @@ def _command(cases: Sequence[str], results: str, address: str) -> List[str]:
         *(sys.executable, "-m", "pytest", "-q", "-s", "-o", "addopts="),
         *("-p", "no:cacheprovider", "-p", "no:unraisableexception"),
         f"--results-dir={results}",
-        f"--instance={address}",
+        f"--ipubench-instance={address}",
         *(f"scripts/gate_study/bench_pool.py::{case}" for case in cases),
     ]
 

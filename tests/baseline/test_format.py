@@ -122,7 +122,7 @@ def test_what_no_reader_would_take_is_not_written(
 def test_a_pipe_is_no_baseline(path: Path) -> None:
     path.unlink()
     os.mkfifo(path)
-    with pytest.raises(BaselineError, match="no regular file"):
+    with pytest.raises(BaselineError, match="not a regular file"):
         load(path)
 
 

@@ -35,7 +35,7 @@ class Side:
     def __init__(self, name: str, asked: Asked, answers: Dict[str, Any], code: int = 0) -> None:
         self._name, self._asked, self._answers, self._code = name, asked, answers, code
 
-    def order(self, order: str, argument: Any, seconds: float) -> List[Any]:
+    def command(self, order: str, argument: Any, seconds: float) -> List[Any]:
         self._asked.append((self._name, order, argument))
         answer = self._answers.get(order)
         if isinstance(answer, InstanceError):
@@ -45,8 +45,8 @@ class Side:
     def launch(self) -> None:
         self._asked.append((self._name, "launch", None))
 
-    def meet(self) -> None:
-        self._asked.append((self._name, "meet", None))
+    def wait_until_connected(self) -> None:
+        self._asked.append((self._name, "wait", None))
 
     def stop(self) -> None:
         self._asked.append((self._name, "stop", None))
@@ -78,7 +78,7 @@ def test_both_start_side_by_side_and_end_however_it_went() -> None:
     pair = Pair()
     with pytest.raises(KeyboardInterrupt), pair:
         pair.launch(here_first=False)
-        assert pair.orders() == [(n, order) for order in ("launch", "meet") for n in (THERE, HERE)]
+        assert pair.orders() == [(n, order) for order in ("launch", "wait") for n in (THERE, HERE)]
         raise KeyboardInterrupt
     assert sorted(pair.orders()) == [(HERE, "stop"), (THERE, "stop")]
 

@@ -141,7 +141,7 @@ def test_tests_of_pytest_benchmark_and_callables_are_recorded(own: OwnProject) -
         / records["test_meter"]["rounds"]["batches_per_step"]
     )
     assert ratio == 2000
-    outcome.line("  test_work ")
+    outcome.line("test_work (calls/s) ")
     outcome.line("10 passed, 2 deselected")
 
 
@@ -153,7 +153,7 @@ def test_fresh_processes_measure_as_the_command_line_says(own: OwnProject) -> No
     own.work.write_text(WORK.replace("2000", "6000"))
     outcome = own.run(*words, "--baseline=main", "--gate=10%")
     # Otherwise our meter would measure again, which is incomparable.
-    said = outcome.line("  test_work ")
+    said = outcome.line("test_work (calls/s) ")
     assert "regressed" in said or "inconclusive" in said, outcome.text
     (record,) = own.records().values()
     assert record["extra_info"]["ipubench"]["effective"]["measured_by"] == "pytest-benchmark"
@@ -215,7 +215,7 @@ def test_a_revision_of_a_project_that_only_uses_the_suite(own: OwnProject) -> No
     (own.folder / "pytest.ini").write_text(INI + "pythonpath = src\n")
     git(own.folder, "commit", "-q", "-m", "found by pytest", "pytest.ini")
     outcome = own.run(*words, alone=True)
-    said = outcome.line("  test_work ")
+    said = outcome.line("test_work (calls/s) ")
     assert "regressed" in said or "inconclusive" in said, outcome.text
     outcome.line("the same versions; commit ")
     assert "alternating processes" not in outcome.text  # but rounds in turns

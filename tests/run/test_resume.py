@@ -16,6 +16,7 @@ import pytest
 from ipubench.plugins.record.files import JsonLinesFile, read_lines
 from ipubench.plugins.run.journal import command_line, journals
 from ipubench.plugins.run.results import SessionResults
+from tests.support.command_line import given_options
 from tests.support.harness import ROOT, Project
 
 # Many runs of the suite; the older Python leaves them out (make test38).
@@ -63,11 +64,13 @@ def test_asked_for_by_the_variable_it_is_no_other_command_line(
 ) -> None:
     def words(variable: str, *given: str) -> List[str]:
         monkeypatch.setenv("PYTEST_ADDOPTS", variable)
-        config: Any = SimpleNamespace(invocation_params=SimpleNamespace(args=given))
+        params = SimpleNamespace(args=given)
+        config: Any = SimpleNamespace(invocation_params=params, option=given_options())
         return command_line(config)
 
     monkeypatch.delenv("DATASETS_DIR", raising=False)
     assert words("--resume", "-k", "a") == words("", "-k", "a", "--resume") == ["-k", "a"]
+    assert words("--ipubench-resume -k a", "--ipubench-resume") == words("-k a")
     assert words("-v --resume ", "-k", "a") == ["PYTEST_ADDOPTS=-v", "-k", "a"]
     assert words('-k "a or b" --resume -v') == words('-k "a or b" -v')
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Iterator, List
 
@@ -74,11 +75,14 @@ def decode(kind: str) -> Any:
 @pytest.fixture
 def batches_of(kind: str, decode: Any) -> Iterator[Any]:
     """What loads a feed's images; all ends with the test."""
+    from ipubench.fixtures.data.images.on_gpu import GpuBatches
+
     feeds: List[ImageFeed] = []
 
     def load(feed: ImageFeed) -> Any:
         feeds.append(feed)
-        return image_batches(feed, pin_memory=kind == "cuda", decode=decode)
+        make = partial(GpuBatches, decode=decode)
+        return image_batches(feed, pin_memory=kind == "cuda", make=make)
 
     yield load
     for feed in feeds:
