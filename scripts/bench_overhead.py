@@ -22,7 +22,6 @@ from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.output import uncaptured
 from ipubench.fixtures.runtimes.step import Step
-from ipubench.plugins.record.record import record_of
 from ipubench.plugins.state import run_of
 from scripts.steps import kernel_cases, runtime_name, step_of
 
@@ -122,7 +121,7 @@ def compare(
     if not repeat % 2:
         bare = bare_rate(ready.run, canary, ready.items, seconds)
     results = run_of(meter.config).results
-    reported = record_of(results.benchmarks[meter.item.nodeid])["throughput"]["median"]
+    reported = results.benchmarks[meter.item.nodeid].record.throughput.median
     ratios.setdefault(name, []).append(reported / bare)
 
 

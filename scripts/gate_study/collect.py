@@ -18,9 +18,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, Sequence
+from typing import Any, Dict, Iterator, List, Sequence
 
-from ipubench.plugins.record.files import lines_in, read_lines
+from ipubench.plugins.record.files import json_lines
 from ipubench.plugins.record.text import Parser, duration
 from scripts.gate_study.neighbours import LOADS, neighbours
 
@@ -41,6 +41,12 @@ CASES = (
 )
 
 
+def plain_lines_in(folder: Path) -> List[Dict[str, Any]]:
+    """Return the lines of all journals in a folder as JSON values."""
+    found: List[Any] = [line for path in folder.glob("run-*.jsonl") for line in json_lines(path)]
+    return found
+
+
 def measure(case: str) -> Dict[str, Any]:
     """Measure a case in one fresh process. Raises RuntimeError if it fails."""
     with tempfile.TemporaryDirectory(prefix="ipubench-pool-") as folder:
@@ -49,7 +55,7 @@ def measure(case: str) -> Dict[str, Any]:
         answer = subprocess.run(
             command, cwd=str(ROOT), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
         )
-        for line in lines_in(Path(folder)):
+        for line in plain_lines_in(Path(folder)):
             if line["type"] == "pool":
                 return line
     output = answer.stdout.decode(errors="replace")[-2000:]
@@ -63,8 +69,13 @@ def write_line(path: Path, line: Dict[str, Any]) -> None:
 
 
 def counts(path: Path, load: str) -> Dict[str, int]:
+<<<<<<< HEAD
     """Return how many lines of each case a pool has under a load."""
     lines = read_lines(path) if path.exists() else []
+=======
+    """Return how many lines a pool has of each case beside a load."""
+    lines: List[Any] = json_lines(path) if path.exists() else []
+>>>>>>> 6e3fc82d
     return collections.Counter(line["case"] for line in lines if line["load"] == load)
 
 

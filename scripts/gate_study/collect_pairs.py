@@ -20,6 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Sequence
 
+from msgspec import to_builtins
+
 from ipubench.fixtures.devices.lease import lease
 from ipubench.fixtures.instances.controller import Instances
 from ipubench.fixtures.instances.failures import InstanceError
@@ -110,7 +112,7 @@ def measure_pair(
             pair.prepare(here_first)
             facts = pair.level_facts()
             levels = {
-                str(share): pair.measure_level(share, budget).as_dict()
+                str(share): to_builtins(pair.measure_level(share, budget))
                 for share in random.sample(LEVELS, len(LEVELS))
             }
             pair.close_case()

@@ -16,10 +16,10 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Counter, Dict, List, NamedTuple, Optional
+from typing import Counter, Dict, List, NamedTuple, Optional
 
-from ipubench.plugins.record.files import lines_in
 from ipubench.plugins.record.text import Parser
+from ipubench.plugins.run.lines import VerdictLine, lines_in
 from scripts.gate_study.collect import ROOT
 from scripts.gate_study.neighbours import LOADS, neighbours
 from scripts.markdown_table import markdown_table
@@ -83,11 +83,17 @@ def compare(folder: Path, branch: str, case: str, options: List[str]) -> Answer:
         )
         seconds = time.monotonic() - begun
         lines = lines_in(Path(results))
-    found: List[Dict[str, Any]] = [line["verdict"] for line in lines if line["type"] == "verdict"]
+    found = [line.verdict for line in lines if isinstance(line, VerdictLine)]
     if len(found) != 1:
+<<<<<<< HEAD
         output = answer.stdout.decode(errors="replace")[-3000:]
         raise LiveError(f"-k {case} had {len(found)} verdicts; expected one:\n{output}")
     return Answer(found[0]["kind"], found[0]["change"], found[0]["processes"], seconds)
+=======
+        said = answer.stdout.decode(errors="replace")[-3000:]
+        raise LiveError(f"-k {case} had {len(found)} verdicts; one is wanted:\n{said}")
+    return Answer(found[0].kind, found[0].change, found[0].processes, seconds)
+>>>>>>> 6e3fc82d
 
 
 def row(branch: str, slower: float, answers: List[Answer]) -> List[str]:
