@@ -69,13 +69,8 @@ def write_line(path: Path, line: Dict[str, Any]) -> None:
 
 
 def counts(path: Path, load: str) -> Dict[str, int]:
-<<<<<<< HEAD
     """Return how many lines of each case a pool has under a load."""
-    lines = read_lines(path) if path.exists() else []
-=======
-    """Return how many lines a pool has of each case beside a load."""
     lines: List[Any] = json_lines(path) if path.exists() else []
->>>>>>> 6e3fc82d
     return collections.Counter(line["case"] for line in lines if line["load"] == load)
 
 

@@ -85,15 +85,9 @@ def compare(folder: Path, branch: str, case: str, options: List[str]) -> Answer:
         lines = lines_in(Path(results))
     found = [line.verdict for line in lines if isinstance(line, VerdictLine)]
     if len(found) != 1:
-<<<<<<< HEAD
         output = answer.stdout.decode(errors="replace")[-3000:]
         raise LiveError(f"-k {case} had {len(found)} verdicts; expected one:\n{output}")
-    return Answer(found[0]["kind"], found[0]["change"], found[0]["processes"], seconds)
-=======
-        said = answer.stdout.decode(errors="replace")[-3000:]
-        raise LiveError(f"-k {case} had {len(found)} verdicts; one is wanted:\n{said}")
     return Answer(found[0].kind, found[0].change, found[0].processes, seconds)
->>>>>>> 6e3fc82d
 
 
 def row(branch: str, slower: float, answers: List[Answer]) -> List[str]:

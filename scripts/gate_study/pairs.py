@@ -69,13 +69,8 @@ class Measured(NamedTuple):
 
 
 def measured(line: Dict[str, Any], level: str, figure: str) -> Measured:
-<<<<<<< HEAD
     """Return one metric of a line of the pool at one level of extra work."""
-    rounds = AdjacentRounds.of(line["levels"][level])
-=======
-    """Return what a line of the pool says of one figure at one level of extra work."""
     rounds = msgspec.convert(line["levels"][level], AdjacentRounds)
->>>>>>> 6e3fc82d
     effect = rounds.cpu_effect() if figure == CPU else rounds.effect() if rounds.enough else None
     return Measured(bool(line["here_first"]), None if effect is None else effect.change)
 

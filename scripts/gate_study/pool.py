@@ -34,13 +34,8 @@ def add_trial_options(parser: argparse.ArgumentParser, collector: str, capped: s
 def pools_of(path: Path) -> Dict[str, Pool]:
     """Return load -> its measurements. Raises OSError."""
     pools: Dict[str, Pool] = {load: {} for load in LOADS}
-<<<<<<< HEAD
-    for line in read_lines(path):
-        if line.get("load") in LOADS:  # not a journal's line
-=======
     for line in json_lines(path):
-        if line.get("load") in LOADS:  # no journal's
->>>>>>> 6e3fc82d
+        if line.get("load") in LOADS:  # not a journal's line
             pools[line["load"]].setdefault(line["case"], []).append(line)
     return {load: pool for load, pool in pools.items() if pool}
 
