@@ -14,6 +14,7 @@ from tests.support.harness import (
     run_command,
 )
 from tests.support.own_project import INI, WORK, OwnProject, git
+from tests.support.stored import changed
 
 TESTS = """
 import asyncio
@@ -363,13 +364,13 @@ def test_prune_collects_with_the_options_of_the_project(own: OwnProject) -> None
     (own.folder / "pytest.ini").write_text(
         INI.replace("--strict", "-k nothing_at_all --lf --strict")
     )
-    kept, gone = entry("a"), entry("b")
-    kept["fullname"], gone["fullname"] = SORTED, SORTED.replace("sort-", "gone-")
+    names = (SORTED, SORTED.replace("sort-", "gone-"))
+    kept, gone = (changed(entry(), {"fullname": name}) for name in names)
     stored = own.folder / "baselines" / "main.json"
     save(stored, document(kept, gone))
     words = ("ipubench.plugins.baseline", "prune", "main")
     outcome = run_command(own.folder, own.environment, *words).assert_code(0)
-    assert outcome.lines == [f"  {gone['fullname']}", "1 case was pruned"], outcome.text
+    assert outcome.lines == [f"  {gone.fullname}", "1 case was pruned"], outcome.text
     assert set(load(stored)) == {SORTED}
 
 
