@@ -145,7 +145,7 @@ class Progress:
         left = self.remaining.left(now)
         tails = [f" {result} ({self.seconds[nodeid]:.0f} s)"]
         if left is not None:
-            tails.insert(0, f"{tails[0][:-1]}, {in_words(left)} left)")
+            tails.insert(0, f"{tails[0][:-1]}, {rough_duration(left)} left)")
         start, name = f"[{self.positions[nodeid]}/{len(self.names)}] ", self.names[nodeid]
         line = fitting(start, name, tails, self._width())
         self._write(line, f"{start}{name}{tails[0]}", **markup)
@@ -275,7 +275,7 @@ class Remaining:
         return max(0.0, work - spent) * (now - self._first) / busy if busy > 0 else None
 
 
-def in_words(seconds: float) -> str:
+def rough_duration(seconds: float) -> str:
     """Return a rough duration: the digits that an estimate deserves."""
     if seconds < 10:
         return "a few seconds"
