@@ -267,7 +267,7 @@ def test_another_commit_there_is_measured_anew(repository: Repository) -> None:
     repository.run(*words, "--resume").assert_code(0).line("1 case is done")
     repository.git("branch", "-f", "main", first)
     outcome = repository.run(*words, "--resume").assert_code(0)
-    outcome.line("1 measured anew, since the other environment changed")
+    outcome.line("1 measured again, because the other environment changed")
 
 
 def test_a_side_that_is_killed_ends_its_case_alone(repository: Repository) -> None:
