@@ -26,8 +26,8 @@ from ipubench.plugins.measure.meter import Meter
 from ipubench.plugins.record.pytest_benchmark_adapter import (
     Recorded,
     awaiting,
-    becoming,
     count_as_used,
+    make_recorded,
 )
 from ipubench.plugins.run.journal import start_late
 from ipubench.plugins.selection.functions import asks_for, claim, make_case
@@ -80,7 +80,7 @@ def measured(benchmark: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
     work, state = Measuring(meter, told), state_of(item)
     state.meter = meter
     try:
-        yield becoming(benchmark, work.measure, work.itself)
+        yield make_recorded(benchmark, work.measure, work.itself)
     finally:
         meter.close()
         state.meter = None
@@ -98,7 +98,7 @@ class Measuring:
         if self.told:
             in_loop = awaiting(benchmark, function)
             call = partial(
-                self.itself, benchmark, partial(benchmark.by_itself, in_loop or function)
+                self.itself, benchmark, partial(benchmark.by_pytest_benchmark, in_loop or function)
             )
             return call() if in_loop is None else in_loop.run_in_thread(call)
         step = CallStep(function)
