@@ -125,7 +125,7 @@ def test_a_shard_that_was_killed_names_the_cases_that_it_never_ran(project: Proj
     shard(project, "one", "-k", "beta or bs8-synthetic")
     assert not (project.folder / "shards" / "one" / "baseline.json").exists()
     outcome = report_of(project, "shards/one", "--out=report").assert_code(1)
-    outcome.line("shards/one: the run has no end: its process was killed; 2 of 3 cases had ended")
+    outcome.line("shards/one: the run did not end: its process was killed; 2 of 3 cases had ended")
     assert verdicts(project.folder / "report")["beta-generated"] == "not run"
     text = (project.folder / "report" / "summary.md").read_text()
     assert text.startswith("**🔴 3 cases: 1 not run, 2 measured; the run did not end well**")
