@@ -253,7 +253,7 @@ def test_a_later_run_replaces_what_it_measured_again() -> None:
         (facts(exit_code=143, selected=["a"]), 1, "was interrupted"),
         (facts(exit_code=2, selected=["a"], outcomes={"a": "passed"}), 1, "was interrupted"),
         (facts(baseline="x", gate="gate 2%", verdicts={"a": Verdict("pass")}), 0, "1 pass"),
-        (facts(exit_code=None, selected=["a"]), 1, "has no end"),
+        (facts(exit_code=None, selected=["a"]), 1, "did not end"),
         (facts(exit_code=None), 1, "0 cases"),
         (lost("shard", "it is gone"), 4, "did not end well"),
     ],
