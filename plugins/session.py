@@ -22,6 +22,7 @@ from ipubench.plugins.command_line import refusals
 from ipubench.plugins.compare import (
     against_plugin,
     baseline_plugin,
+    counting,
     explain,
     fresh_processes,
     judge_plugin,
@@ -75,6 +76,7 @@ def begin(config: pytest.Config) -> None:
     expand.parse_settings(config)
     benchmarks_yml.read_files(config)
     fresh_processes.reserve_gate_time(config)
+    counting.prepare(config)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -162,8 +164,11 @@ def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Ite
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> Optional[bool]:
-    """With ``--describe`` or ``--dry-run`` list the cases, and run none."""
-    return dry_run.list_commands(session) or describe.list_options(session)
+    """With ``--describe`` or ``--dry-run`` list the cases, and run none; else count them first."""
+    listed = dry_run.list_commands(session) or describe.list_options(session)
+    if not listed:
+        counting.count_cases(session)
+    return listed
 
 
 # ------------------------------------------------------------------ measure, record and judge each

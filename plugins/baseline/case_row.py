@@ -53,6 +53,7 @@ COLUMNS: Tuple[Tuple[str, str, Optional[Tuple[str, ...]]], ...] = (
     ("throughput mean (items/s)", "mean", ("throughput", "mean")),
     ("throughput min (items/s)", "min", ("throughput", "min")),
     ("throughput max (items/s)", "max", ("throughput", "max")),
+    ("instructions (1/call)", "instructions", ("instructions", "per_call")),
     ("latency p50 (ms)", "p50_ms", ("latency", "p50_ms")),
     ("latency p90 (ms)", "p90_ms", ("latency", "p90_ms")),
     ("latency p99 (ms)", "p99_ms", ("latency", "p99_ms")),

@@ -10,7 +10,7 @@ import pytest
 from ipubench.fixtures.case.options import DATA_MODES, PRECISIONS
 from ipubench.fixtures.devices import KINDS
 from ipubench.plugins.command_line import spelling
-from ipubench.plugins.record.text import duration, percentage, whole_number
+from ipubench.plugins.record.text import duration, gate_limits, percentage, whole_number
 
 
 def add_options(parser: pytest.Parser) -> List[pytest.OptionGroup]:
@@ -22,6 +22,7 @@ def add_options(parser: pytest.Parser) -> List[pytest.OptionGroup]:
     _add_listings(what)
     how = parser.getgroup("ipubench-measuring", "ipubench: how to measure")
     _add_measuring(how)
+    _add_counting(how)
     inside = parser.getgroup("ipubench-looking-inside", "ipubench: what a case does inside")
     _add_looking_inside(inside)
     results = parser.getgroup("ipubench-results", "ipubench: results, baselines and gate")
@@ -193,6 +194,17 @@ def _add_measuring(group: pytest.OptionGroup) -> None:
     )
 
 
+def _add_counting(group: pytest.OptionGroup) -> None:
+    """What is counted beside the times, and the process that counts."""
+    group.addoption(
+        "--count",
+        choices=("instructions",),
+        help="also count the instructions of each case's call, which other programs do not "
+        "disturb: with the processor's performance unit, else with valgrind",
+    )
+    group.addoption("--counting", metavar="WAY", help=argparse.SUPPRESS)
+
+
 def _add_looking_inside(group: pytest.OptionGroup) -> None:
     """What a case leaves for people who look inside it."""
     group.addoption(
@@ -254,9 +266,10 @@ def _add_comparisons(group: pytest.OptionGroup) -> None:
     )
     group.addoption(
         "--gate",
-        type=percentage,
+        type=gate_limits,
         metavar="PERCENT",
-        help="fail a case that is surely slower than its baseline, and by more than this: 2%%",
+        help="fail a case that is surely slower than its baseline, and by more than this: 2%%; "
+        "instructions:1%% judges instructions and times nothing, 2%%,instructions:1%% both",
     )
     group.addoption(
         "--gate-cap",

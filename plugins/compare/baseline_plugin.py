@@ -92,6 +92,11 @@ class Comparison:
         """Return the entry that a measured case is compared with; None where it is new."""
         return find(self._by_case, *key_of(benchmark))
 
+    def newest(self, nodeid: str) -> Optional[Dict[str, Any]]:
+        """Return the newest entry of a case, whatever its machine and configuration."""
+        entries = self._by_case.get(nodeid, ())
+        return max(entries, key=lambda entry: str(record_of(entry)["time"]), default=None)
+
     def software(self, benchmarks: Iterable[Dict[str, Any]]) -> str:
         """Return in words which versions and commits are others than the entries'; '' for none."""
         return software_since(self._by_case, benchmarks)

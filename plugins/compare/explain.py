@@ -16,6 +16,7 @@ from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.command_line.words import folder_above, only_lists
+from ipubench.plugins.compare import counting
 from ipubench.plugins.compare.against_plugin import against_key
 from ipubench.plugins.compare.baseline_plugin import comparison_key
 from ipubench.plugins.compare.operations import Operations, grown, operations_in
@@ -68,10 +69,18 @@ def explain_regression(item: pytest.Item) -> None:
     if release_key in item.stash:
         item.stash[release_key]()
         del item.stash[release_key]  # it holds the step
-    profiler = Profiler(item, case, run, item.config.stash[progress_key].phase)
     both = option.profile_on_regression and kind == REGRESSED
+    grown_functions = counting.functions_that_grew(item) if both else []
+    if counting.is_counted_alone(item):
+        notes = [] if grown_functions else ["nobody counted the functions of the other side"]
+        profile = {"functions": grown_functions, "notes": notes}
+        run.add({"type": "profile", "case": item.nodeid, "profile": profile})
+        return
+    profiler = Profiler(item, case, run, item.config.stash[progress_key].phase)
     with unbounded(item.config):
         profile = profiler.explain(both)
+    if grown_functions:
+        profile["functions"] = grown_functions
     run.add({"type": "profile", "case": item.nodeid, "profile": profile})
 
 

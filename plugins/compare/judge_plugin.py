@@ -6,10 +6,11 @@ are wanted, then compared with the baseline or with another environment.
 
 from __future__ import annotations
 
-from typing import Callable, List
+from typing import Callable, List, Optional
 
 import pytest
 
+from ipubench.plugins.compare import counting
 from ipubench.plugins.compare.against_plugin import against_key
 from ipubench.plugins.compare.baseline_plugin import comparison_key, judge_with_baseline
 from ipubench.plugins.compare.fresh_processes import FreshProcesses, processes_wanted
@@ -17,7 +18,13 @@ from ipubench.plugins.compare.policy import inconclusive_fails
 from ipubench.plugins.gate.countable import LEAST_FRESH
 from ipubench.plugins.measure.base import Measured, measured_key, recorded_key
 from ipubench.plugins.record.record import record_of
-from ipubench.plugins.record.verdict import INCONCLUSIVE, REGRESSED, message, undecided_message
+from ipubench.plugins.record.verdict import (
+    INCONCLUSIVE,
+    REGRESSED,
+    Verdict,
+    message,
+    undecided_message,
+)
 from ipubench.plugins.run.bounds import run_once, unbounded
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key
@@ -51,6 +58,25 @@ def conclude(item: pytest.Item, measured: Measured, progress: Callable[[str], No
     """
     config, nodeid = item.config, measured.benchmark["fullname"]
     run = config.stash[run_key]
+    counting.keep_counts(item, nodeid)
+    timed = None if counting.is_counted_alone(item) else _timed(item, measured, progress)
+    verdict = counting.verdict_by_counts(item, run.results.whole(nodeid), timed)
+    if verdict is None:
+        return []
+    run.add({"type": "verdict", "case": nodeid, "verdict": verdict.as_dict()})
+    name = record_of(measured.benchmark)["name"]
+    if verdict.kind == REGRESSED:
+        return [message(name, verdict, str(run.journal.path))]
+    if verdict.kind == INCONCLUSIVE and inconclusive_fails(config):
+        return [undecided_message(name, verdict)]
+    return []
+
+
+def _timed(
+    item: pytest.Item, measured: Measured, progress: Callable[[str], None]
+) -> Optional[Verdict]:
+    """Measure a case in as many processes as are wanted; return what its times say, if anything."""
+    config, nodeid = item.config, measured.benchmark["fullname"]
     wanted = processes_wanted(config) - 1
     most = wanted or max(config.option.gate_cap, LEAST_FRESH)
     fresh = FreshProcesses(item, nodeid, measured.release, most)
@@ -61,16 +87,8 @@ def conclude(item: pytest.Item, measured: Measured, progress: Callable[[str], No
     against = config.stash.get(against_key, None)
     if against is not None:
         measured.release()
-        verdict = against.judge(item, measured.benchmark, progress)
-    elif comparison_key in config.stash:
-        now = run.results.benchmarks[nodeid]
-        verdict = judge_with_baseline(item, now, fresh.benchmarks, fresh)
-    else:
-        return []
-    run.add({"type": "verdict", "case": nodeid, "verdict": verdict.as_dict()})
-    name = record_of(measured.benchmark)["name"]
-    if verdict.kind == REGRESSED:
-        return [message(name, verdict, str(run.journal.path))]
-    if verdict.kind == INCONCLUSIVE and inconclusive_fails(config):
-        return [undecided_message(name, verdict)]
-    return []
+        return against.judge(item, measured.benchmark, progress)
+    if comparison_key in config.stash:
+        now = config.stash[run_key].results.benchmarks[nodeid]
+        return judge_with_baseline(item, now, fresh.benchmarks, fresh)
+    return None

@@ -6,6 +6,7 @@ plugins/compare/policy_file.py has the file's form and which of the three wins.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Dict, Optional, Tuple
 
@@ -15,8 +16,10 @@ from ipubench.fixtures.case.errors import shortened
 from ipubench.fixtures.case.options import nearest
 from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.compare.policy_file import FAILS, FILE_NAME, Policy, PolicyError
-from ipubench.plugins.record.record import METRICS
-from ipubench.plugins.record.text import fraction
+from ipubench.plugins.count.judge import DEFAULT_THRESHOLD
+from ipubench.plugins.count.state import TIME_INSTEAD, counting_key, counts
+from ipubench.plugins.record.record import INSTRUCTIONS, METRICS, THROUGHPUT
+from ipubench.plugins.record.text import NO_LIMITS, fraction
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.run.resume import depends_on, digest
 from ipubench.plugins.selection.selected import case_of, selection_key
@@ -68,7 +71,24 @@ def inconclusive_fails(config: pytest.Config) -> bool:
 
 
 def thresholds_of(item: pytest.Item) -> Dict[str, float]:
-    """Return metric -> what a case may lose, by the policy, its marker and ``--gate``."""
+    """Return metric -> what a case may lose, by the policy, its marker and ``--gate``.
+
+    Of what is timed; a case that is counted alone has none.
+    """
+    found = _limits(item)
+    found.pop(INSTRUCTIONS, None)
+    counting = item.config.stash.get(counting_key, None)
+    if counting is None or not counting.alone:
+        return found
+    return {} if counting.replaces_times(item.nodeid) else {THROUGHPUT: TIME_INSTEAD}
+
+
+def count_threshold_of(item: pytest.Item) -> Optional[float]:
+    """Return what the instructions of a case may grow by; None where they are not judged."""
+    return _limits(item).get(INSTRUCTIONS)
+
+
+def _limits(item: pytest.Item) -> Dict[str, float]:
     policy = policy_of(item.config)
     return policy.limits(item.nodeid, marker_thresholds(item)) if policy else {}
 
@@ -88,9 +108,12 @@ def read_policy(config: pytest.Config) -> None:
         path = policy_path(option.gate_policy, config)
         if path is not None:
             depends_on(config, "the policy", digest(path))
-            config.stash[policy_key] = Policy.load(path, option.gate)
+            config.stash[policy_key] = Policy.load(path, option.gate or NO_LIMITS)
         elif option.gate is not None:
             config.stash[policy_key] = Policy(gate=option.gate)
+        if policy_key in config.stash and counts(config):
+            policy = config.stash[policy_key]
+            config.stash[policy_key] = replace(policy, instructions=DEFAULT_THRESHOLD)
     except PolicyError as error:
         raise pytest.UsageError(str(error)) from None
 

@@ -14,7 +14,18 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    FrozenSet,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 import pytest
 
@@ -171,11 +182,16 @@ def run_case(
 
 
 def run_bounded(
-    command: Sequence[str], folder: str, environment: Mapping[str, str], seconds: Optional[float]
+    command: Sequence[str],
+    folder: str,
+    environment: Mapping[str, str],
+    seconds: Optional[float],
+    started: Callable[[subprocess.Popen[bytes]], None] = lambda process: None,
 ) -> Tuple[Optional[int], str]:
     """Run a command; return (exit code, output), with None as the code where it took too long.
 
-    ``seconds`` None: it may take as long as it needs.
+    ``seconds`` None: it may take as long as it needs. ``started`` is given the process, which
+    another thread may end.
 
     Whatever ends the wait, an interruption included, the command and its process group are gone
     when this returns or raises. Raises ScratchError.
@@ -194,6 +210,7 @@ def run_bounded(
             )
         except OSError as error:  # this user may have no more processes, or the folder is gone
             return 1, f"no process can be started: {error.strerror}"
+        started(process)
         code: Optional[int] = None
         try:
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -27,6 +27,7 @@ CHECK_SECONDS = 300.0
 # revision: what it does not know.
 PROGRAM = """\
 import json, sys
+from importlib.util import find_spec
 sys.path[:0] = sys.argv[1:]
 import pytest, pytest_benchmark
 import ipubench.plugins.measure.meter
@@ -38,6 +39,7 @@ print(json.dumps({
     "versions": versions(),
     "options": words.MEASURING_OPTIONS,
     "alternating": getattr(protocol, "ALTERNATING", 0),
+    "counts": find_spec("ipubench.plugins.count") is not None,
     "modules": {name: file for name, file in files.items() if file},
 }))
 """
@@ -57,6 +59,8 @@ class Environment:
     #: The measuring options that it knows, and the version of its protocol of alternating rounds.
     options: Tuple[str, ...] = ()
     alternating: int = 0
+    #: Whether it can count instructions.
+    counts: bool = False
 
     def variables(self, ours: Mapping[str, str]) -> Dict[str, str]:
         """Return the environment variables for its processes, given those of ours."""
@@ -189,6 +193,7 @@ def _look(given: str, unchecked: Environment, root: Path) -> Environment:
             there,
             tuple(found["options"]),
             int(found["alternating"]),
+            bool(found["counts"]),
         )
         modules: Dict[str, str] = found["modules"]
     except (ValueError, TypeError, KeyError):

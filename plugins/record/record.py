@@ -29,6 +29,8 @@ COMPILED = ("fresh", "cached", MAY_BE_CACHED)
 REUSED = "reused"
 # Who measured, in a record's ``effective``, where that was not our meter.
 ITSELF = "pytest-benchmark"
+# What ended the rounds of a case that made one call, because its instructions decide.
+BY_COUNTS = "instructions are counted"
 # When canaries are timed that are not one for each round.
 BEFORE_ROUNDS = "before the rounds"
 # The least mean share of the time with which other programs can leave too few rounds alone.
@@ -111,6 +113,11 @@ def spent_of(benchmark: Dict[str, Any]) -> Dict[str, float]:
     spent = record_of(benchmark).get("spent")
     found = spent.items() if isinstance(spent, dict) else ()
     return {part: float(seconds) for part, seconds in found if isinstance(seconds, (int, float))}
+
+
+def is_timed(record: Mapping[str, Any]) -> bool:
+    """Whether a record has times; else its instructions were counted, and one call was made."""
+    return bool(record.get("rounds", {}).get("stopped_by") != BY_COUNTS)
 
 
 def compile_text(record: Mapping[str, Any]) -> str:
@@ -235,6 +242,8 @@ def with_processes(
 
 
 THROUGHPUT = "throughput"
+# Counted, not timed: plugins/count has the rule.
+INSTRUCTIONS = "instructions"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -251,7 +260,7 @@ SCALARS: Dict[str, Metric] = {
     "compile_time": Metric("compile_seconds", "s", "time to compile"),
     "peak_memory": Metric("memory_bytes", "bytes", "peak memory of the host process"),
 }
-METRICS = (THROUGHPUT, *SCALARS)
+METRICS = (THROUGHPUT, *SCALARS, INSTRUCTIONS)
 
 
 def value_of(sample: Dict[str, Any], metric: str) -> Optional[float]:

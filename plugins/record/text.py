@@ -10,7 +10,18 @@ import math
 import re
 import shutil
 import time
-from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    List,
+    Mapping,
+    NamedTuple,
+    NoReturn,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 from ipubench.fixtures.case.errors import shortened
 
@@ -189,6 +200,34 @@ def percentage(text: str) -> float:
         return fraction(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+class GateLimits(NamedTuple):
+    """What ``--gate`` allows of throughput and of instructions; None where it says nothing."""
+
+    throughput: Optional[float] = None
+    instructions: Optional[float] = None
+
+    def __str__(self) -> str:
+        found = {"": self.throughput, "instructions:": self.instructions}
+        return ",".join(name + percent(value) for name, value in found.items() if value is not None)
+
+
+NO_LIMITS = GateLimits()
+
+
+def gate_limits(text: str) -> GateLimits:
+    """Return what ``2%``, ``instructions:1%`` or both of these allow, as an argparse type."""
+    found: Dict[str, float] = {}
+    for part in text.split(","):
+        name, colon, value = part.strip().rpartition(":")
+        name = name if colon else "throughput"
+        if name not in GateLimits._fields or name in found:
+            raise argparse.ArgumentTypeError(
+                f"{shortened(text)}: write 2%, instructions:1% or 2%,instructions:1%"
+            )
+        found[name] = percentage(value)
+    return GateLimits(**found)
 
 
 def name_of_test(nodeid: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Dict, Optional, Tuple
 
 from ipubench.fixtures.case.errors import counted
 from ipubench.plugins.record.files import storable
-from ipubench.plugins.record.record import SCALARS, THROUGHPUT
+from ipubench.plugins.record.record import INSTRUCTIONS, SCALARS, THROUGHPUT
 
 PASS, REGRESSED, IMPROVED, INCONCLUSIVE = "pass", "regressed", "improved", "inconclusive"
 NEW, MISSING, INCOMPARABLE = "new", "missing", "incomparable"
@@ -58,7 +58,7 @@ class Verdict:
 def message(name: str, verdict: Verdict, record: str) -> str:
     """Return the paragraph with which a regressed case fails."""
     lines = []
-    if verdict.metric == THROUGHPUT or not verdict.also:
+    if verdict.metric == THROUGHPUT:
         processes = counted(verdict.processes, "process", "processes")
         how = "by its CPU time" if verdict.by_cpu_time else how_compared(verdict.in_turns)
         lines.append(
@@ -70,7 +70,13 @@ def message(name: str, verdict: Verdict, record: str) -> str:
             f"{100 * verdict.allowed:.3g}% more time per item{_why_allowed(verdict)}."
         )
     for other in verdict.also:
-        if other["kind"] == REGRESSED:
+        if other["kind"] == REGRESSED and other["metric"] == INSTRUCTIONS:
+            lines.append(
+                f"{name} takes more instructions: {other['before']:,.0f} a call before, "
+                f"{other['now']:,.0f} now, {other['change']:+.2%}; the gate allows "
+                f"{100 * other['threshold']:.3g}% more."
+            )
+        elif other["kind"] == REGRESSED:
             lines.append(
                 f"{name}: its {SCALARS[other['metric']].words} has grown: {other['before']:.4g} "
                 f"{other['unit']} before, {other['now']:.4g} {other['unit']} now, "

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 from ipubench.plugins.baseline.rows import interval_text, place
+from ipubench.plugins.count.show import instructions_text
 from ipubench.plugins.gate.shown_throughput import shown_compute, shown_throughput
 from ipubench.plugins.record.record import (
+    INSTRUCTIONS,
     compile_text,
+    is_timed,
     ran_by,
     record_of,
 )
@@ -26,6 +29,7 @@ from ipubench.plugins.record.text import (
 HEADINGS = (
     "case",
     "throughput",
+    "instr",
     "engine",
     "±",
     "p50 ms",
@@ -87,15 +91,16 @@ def _row(name: str, benchmark: Dict[str, Any], verdict: Any) -> Row:
     record = record_of(benchmark)
     latency, rate = record["latency"], shown_throughput(benchmark, verdict)
     share = shown_compute(benchmark, rate)["share"]
-    kind = "" if verdict is None else str(verdict["kind"])
+    kind, timed = "" if verdict is None else str(verdict["kind"]), is_timed(record)
     change = None if verdict is None else verdict.get("change")
     cells = (
         f"  {name}",
-        short_number(rate["median"]),
+        short_number(rate["median"]) if timed else "-",
+        instructions_text(record.get(INSTRUCTIONS), verdict),
         ran_by(record) or "-",
         share_text(rate["spread"]) or "-",
-        short_number(latency["p50_ms"]),
-        short_number(latency["p99_ms"]),
+        short_number(latency["p50_ms"]) if timed else "-",
+        short_number(latency["p99_ms"]) if timed else "-",
         compile_text(record) or "-",
         "-" if share is None else percent(share, 0),
         kind or "-",
@@ -120,7 +125,7 @@ def layout(rows: Sequence[Row], width: int) -> List[Row]:
         shown = [
             index
             for index, (heading, *cells) in enumerate(zip(*full))
-            if heading not in left_out and (index < 2 or set(cells) != {"-"})
+            if heading not in left_out and (index < 1 or set(cells) != {"-"})
         ]
         rooms = {gap: width - 1 - sum(widths[i] + gap for i in shown[1:]) for gap in GAPS}
         gap = next((gap for gap in GAPS if rooms[gap] >= widths[0]), 0)

@@ -348,4 +348,4 @@ def judged_by(config: pytest.Config) -> str:
     policy = policy_of(config)
     if policy is None:
         return "no gate"
-    return policy.name if policy.gate is None else f"gate {percent(policy.gate)}"
+    return f"gate {policy.gate}" if any(policy.gate) else policy.name

@@ -8,8 +8,9 @@ from typing import Any, Dict, Iterable, List, Set
 import pytest
 
 from ipubench.fixtures.case.untrusted import has_fields
+from ipubench.plugins.record.counts import Counts
 from ipubench.plugins.record.files import JsonLinesFile, storable
-from ipubench.plugins.record.record import with_processes
+from ipubench.plugins.record.record import INSTRUCTIONS, record_of, with_processes
 
 #: Type of a journal's line -> the parts that it is read for.
 PARTS: Dict[str, Dict[str, Any]] = {
@@ -18,6 +19,7 @@ PARTS: Dict[str, Dict[str, Any]] = {
     "pair": {"case": str, "here": dict, "there": dict},
     # A damaged verdict stays, for the check of whoever relies on it: without one a case is new.
     "verdict": {"case": str, "verdict": (object, bool)},
+    "count": {"case": str, "count": dict},
     "extra": {"case": str, "extra_info": dict},
     "begin": {"case": str},
     "outcome": {"case": str, "outcome": str},
@@ -41,6 +43,8 @@ class SessionResults:
     outcomes: Dict[str, str] = field(default_factory=dict)
     #: Why a case did not pass, in one line.
     reasons: Dict[str, str] = field(default_factory=dict)
+    #: What each process counted of a case's instructions (plugins/count).
+    counts: Dict[str, List[Dict[str, Any]]] = field(default_factory=dict)
     #: Where the time of a regressed case went, here and there.
     profiles: Dict[str, Dict[str, Any]] = field(default_factory=dict)
     #: What the run was about, and how it ended; empty where a journal does not say so.
@@ -79,6 +83,8 @@ class SessionResults:
         elif line["type"] == "pair":
             pair = {"here": line["here"], "there": line["there"], "rounds": line.get("rounds")}
             self.pairs.setdefault(line["case"], []).append(pair)
+        elif line["type"] == "count":
+            self.counts.setdefault(line["case"], []).append(line["count"])
         elif line["type"] == "verdict":
             self.verdicts[line["case"]] = line["verdict"]
         elif line["type"] == "extra":
@@ -132,7 +138,11 @@ class SessionResults:
 
     def whole(self, nodeid: str) -> Dict[str, Any]:
         """Return the benchmark of a case with all the processes that measured it."""
-        return with_processes(self.benchmarks[nodeid], self.fresh.get(nodeid, ()))
+        whole = with_processes(self.benchmarks[nodeid], self.fresh.get(nodeid, ()))
+        counts = self.counts.get(nodeid)
+        if counts:
+            record_of(whole)[INSTRUCTIONS] = Counts.of_lines(counts).as_dict()
+        return whole
 
     def arrange(self, nodeids: List[str]) -> None:
         """Put the cases into an order; those that it does not name come first."""
@@ -143,7 +153,7 @@ class SessionResults:
             part.update(entries)
 
     def _parts(self) -> List[Dict[str, Any]]:
-        parts: List[Dict[str, Any]] = [self.benchmarks, self.fresh, self.pairs]
+        parts: List[Dict[str, Any]] = [self.benchmarks, self.fresh, self.pairs, self.counts]
         return [*parts, self.verdicts, self.outcomes, self.reasons, self.profiles]
 
 

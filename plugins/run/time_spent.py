@@ -25,6 +25,7 @@ WORDS = {
     "start": "starting and collecting",
     "device": "getting the device",
     "import": "importing",
+    "count": "counting instructions",
     "quiet": "waiting for quiet",
     "data": "finding data",
     "build": "building",

@@ -1,0 +1,221 @@
+"""Meters of `--count=instructions`: one counts a call, the other makes one call and times nothing.
+
+The first is that of the process that counts (plugins/count/process.py). The second stands in for
+the meter in a run that judges counts alone.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from abc import abstractmethod
+from typing import Any, Callable, Dict
+
+import pytest
+
+from ipubench.fixtures.machine import scratch
+from ipubench.fixtures.runtimes.call import OWN
+from ipubench.fixtures.runtimes.step import Step
+from ipubench.plugins.count import launch
+from ipubench.plugins.count.calls import (
+    WARM_UP_CALLS,
+    Counted,
+    EachCall,
+    Uncountable,
+    count_calls,
+    uses_a_gpu,
+)
+from ipubench.plugins.count.counter import Counter, make
+from ipubench.plugins.count.process import FOLDER_VARIABLE
+from ipubench.plugins.measure.base import BatchFacts, CaseRun, StepMeter
+from ipubench.plugins.measure.by_pytest_benchmark import UNIT
+from ipubench.plugins.measure.rounds import timed_call
+from ipubench.plugins.record import host_process, pytest_benchmark_adapter
+from ipubench.plugins.record.record import BY_COUNTS, ITSELF, describe_throughput
+from ipubench.plugins.record.statistics import latency
+from ipubench.plugins.run.results import run_key
+
+#: The counter of a process that counts, which cases share.
+counter_key = pytest.StashKey[Counter]()
+
+
+class CallMeter(StepMeter):
+    """Makes calls that are not timed by the settings of pytest-benchmark."""
+
+    #: The most calls of a test that says how often its function is called.
+    most_calls: int
+
+    def work_on(self, step: Step, facts: BatchFacts) -> None:
+        """Build and compile the step, call it, and close it."""
+        self.phase("build", "building")
+        built = self.build(step)
+        self.call(step, facts, built.as_dict())
+
+    @abstractmethod
+    def call(self, step: Step, facts: BatchFacts, built: Dict[str, Any]) -> None:
+        """Call the step, close it and note what was found; ``built`` is a part of a record."""
+
+    @abstractmethod
+    def as_told(self, benchmark: Any, run: Callable[[], Any]) -> Any:
+        """Let pytest-benchmark call a function as the test says; return what ``run`` returns.
+
+        ``benchmark.each`` makes each of the calls.
+        """
+
+
+class CountMeter(CallMeter):
+    """Counts the instructions of a call; records nothing else."""
+
+    most_calls = WARM_UP_CALLS + 1
+
+    def __init__(self, case_run: CaseRun) -> None:
+        super().__init__(case_run)
+        stash, way = self.config.stash, self.config.option.counting
+        if counter_key not in stash:
+            folder = os.environ.get(FOLDER_VARIABLE) or str(scratch.make("count"))
+            stash[counter_key] = make(way, folder)
+        self._counter = stash[counter_key]
+
+    def call(self, step: Step, facts: BatchFacts, built: Dict[str, Any]) -> None:
+        """Count the calls of a step."""
+
+        def run(calls: int) -> None:
+            if step.calibrated:
+                step.batches_per_step = calls
+                step()
+                return
+            for _ in range(calls):
+                step()
+
+        def count() -> Counted:
+            if step.host_memory() is not None:
+                raise Uncountable("other processes do its work")
+            if step.prefetched_batches:
+                raise Uncountable("its input is loaded in the background")
+            return count_calls(self._counter, run)
+
+        self.phase("rounds", "counting")
+        self._note(count)
+        step.finish()
+        self.close()
+        pytest_benchmark_adapter.leave_out(self.benchmark)
+
+    def as_told(self, benchmark: Any, run: Callable[[], Any]) -> Any:
+        """Count the calls that pytest-benchmark makes."""
+        benchmark.each = each = EachCall(self._counter, benchmark.calls)
+        result = None
+
+        def count() -> Counted:
+            nonlocal result
+            result = run()
+            return each.counted()
+
+        self._note(count)
+        return result
+
+    def _note(self, count: Callable[[], Counted]) -> None:
+        """Put a count, or the reason why there is none, into the journal."""
+        found: Dict[str, Any]
+        try:
+            with pytest_benchmark_adapter.garbage_as_told(self.benchmark) as without_gc:
+                counted = count()
+            if uses_a_gpu():
+                raise Uncountable("it uses a GPU, whose instructions nobody counts")
+            found = {
+                "per_call": counted.per_call,
+                "calls": counted.calls,
+                "functions": counted.functions,
+                **self._counter.note(),
+            }
+        except Uncountable as error:
+            found = {"uncountable": str(error)}
+        found["how"] = {
+            **self._counter.describe(),
+            "addresses": os.environ.get(launch.VARIABLE, launch.RANDOM),
+            "hash_seed": os.environ.get("PYTHONHASHSEED"),
+            "threads": self.device.threads,
+            "gc": "off" if without_gc else "on, what lived before is left out",
+            "python": sys.version.split()[0],
+        }
+        line = {"type": "count", "case": self.case_run.fullname, "count": found}
+        self.config.stash[run_key].add(line)
+
+
+class OnceMeter(CallMeter):
+    """Makes one call, so that the test can check what it returns; its time is no measurement."""
+
+    most_calls = 1
+
+    def call(self, step: Step, facts: BatchFacts, built: Dict[str, Any]) -> None:
+        """Call the step once and record what ran."""
+        self.phase("rounds", "calling once")
+        if step.calibrated:
+            step.batches_per_step = 1
+        seconds = timed_call(step, self.device.clock)
+        step.finish()
+        effective, data = step.describe(), step.feed.describe()
+        self.close()
+        self._record(seconds, facts.items, facts.unit, effective, data, built)
+
+    def as_told(self, benchmark: Any, run: Callable[[], Any]) -> Any:
+        """Let pytest-benchmark make one call."""
+        seconds = 0.0
+
+        def once(function: Callable[[], Any]) -> Any:
+            nonlocal seconds
+            start = self.device.clock()
+            try:
+                return function()
+            finally:
+                seconds = self.device.clock() - start
+
+        benchmark.each = once
+        result = run()
+        own = {"precision": OWN, "measured_by": ITSELF}
+        self._record(seconds, 1.0, UNIT, own, {"mode": OWN}, {"compile": "none"})
+        return result
+
+    def _record(
+        self,
+        seconds: float,
+        items: float,
+        unit: str,
+        effective: Dict[str, Any],
+        data: Dict[str, Any],
+        built: Dict[str, Any],
+    ) -> None:
+        """Record one call."""
+        memory = host_process.PeakMemory()
+        seconds = max(seconds, 1e-9)
+        pytest_benchmark_adapter.count_once(self.config, self.benchmark, seconds)
+        throughput = describe_throughput([seconds], items, unit)
+        record = {
+            **self.case_run.first_facts(),
+            "effective": effective,
+            "build_seconds": 0.0,
+            "compile_seconds": 0.0,
+            **built,
+            "first_step_seconds": seconds,
+            "rounds": {
+                "count": 1,
+                "batches_per_step": 1,
+                "stopped_by": BY_COUNTS,
+                "dropped_seconds": [],
+            },
+            "canary": {"kind": self.device.canary_kind, "seconds": [], "when": "never"},
+            "items_per_round": items,
+            "throughput": throughput,
+            "throughput_mean": throughput["mean"],
+            "latency": {"source": BY_COUNTS, **latency([seconds])},
+            "compute": None,
+            "implausible": False,
+            "memory": {
+                "host_peak_rss_bytes": memory.read(),
+                "since": memory.since,
+                "device_peak_bytes": None,
+            },
+            "counters": {},
+            "input": None,
+            "data": data,
+        }
+        self.case_run.finish(record, release=lambda: None)
