@@ -1,4 +1,4 @@
-"""Registers the plugins and the fixtures; answers Ctrl-C until pytest itself does."""
+"""Registers the plugins and the fixtures; handles Ctrl-C until pytest does."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ import pytest
 
 
 class _Interrupted(SystemExit, KeyboardInterrupt):
-    """Ends Python without a traceback, and a session of pytest that has begun as Ctrl-C does."""
+    """Exits Python without a traceback, and interrupts a pytest session that has begun."""
 
 
 def _interrupted(number: int, frame: Optional[FrameType]) -> None:
-    # Pytest captures while it loads, and shows what it captured once an exception ends that.
+    # While it loads, pytest captures output and shows it when an exception ends the loading.
     print("\ninterrupted while the suite was loaded: nothing was measured", file=sys.stderr)
     raise _Interrupted(int(pytest.ExitCode.INTERRUPTED))
 
 
-# Pytest answers Ctrl-C from its configuration on; before, Python would print a traceback.
+# Pytest handles Ctrl-C after its configuration; before that Python would print a traceback.
 if (
     threading.current_thread() is threading.main_thread()
     and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 ):
     signal.signal(signal.SIGINT, _interrupted)
 
-# Plugins import each other, so one may be there before pytest is told to rewrite it.
+# Plugins import each other, so register them before any is imported.
 pytest.register_assert_rewrite("ipubench.fixtures", "ipubench.plugins")
 
 pytest_plugins = ["ipubench.plugins"]

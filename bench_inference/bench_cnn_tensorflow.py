@@ -17,7 +17,7 @@ from ipubench.fixtures.case.presets import load_presets
 
 @dataclass(frozen=True)
 class Direct(Validation, DirectLoad):
-    """One network, asked in this process."""
+    """One network, run in this process."""
 
 
 PRESETS = Path(__file__).with_name("tensorflow.yml")

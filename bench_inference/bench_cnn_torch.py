@@ -1,8 +1,7 @@
 """Image classification inference with PyTorch: images per second through one network.
 
-The network takes a batch of images [micro_batch_size, 3, image_size, image_size] and returns
-logits [micro_batch_size, 1000]. Images travel as uint8 and are normalised on the device, as in
-the original program's configurations.
+images [micro_batch_size, 3, image_size, image_size] -> logits [micro_batch_size, 1000]. As in the
+original program's configurations, images are transferred as uint8 and normalised on the device.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from ipubench.fixtures.case.presets import load_presets
 
 @dataclass(frozen=True)
 class Direct(Classifier, DirectLoad):
-    """One network, asked in this process."""
+    """One network, run in this process."""
 
 
 PRESETS = Path(__file__).with_name("configs.yml")
@@ -31,8 +30,8 @@ DATA = ("synthetic", "generated", "real")
 
 
 @cases(*OPENVINO.entries, data=("synthetic",))
-# Images that lie in a CPU's own memory anyway say what synthetic ones do, and a batch of 16 what
-# decoding costs.
+# On a CPU, generated images take as long as synthetic ones. A real batch of 16 shows the time of
+# decoding.
 @cases(*HOST.entries, data=DATA, rare_on_cpu=("generated",), sweep_on_cpu=("bs1-real",))
 @cases(*IPU.entries, data=DATA)
 @cases(*IPU_OTHERS.entries, data=DATA, tier=NAMED)

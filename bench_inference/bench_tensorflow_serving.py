@@ -1,9 +1,9 @@
-"""A network behind TensorFlow Serving: images per second of all clients, latency of a request.
+"""A network in TensorFlow Serving: images per second of all clients, latency of a request.
 
 The network is exported at its micro batch as a SavedModel. Client processes send requests of
-request_batch_size images [N, H, W, C] over gRPC to a server on this machine, which answers
-probabilities [N, classes]. A round is one run of the original program: all clients start
-together and send num_images each, decoded before the timing. Cases: the original's example, and its
+request_batch_size images [N, H, W, C] over gRPC to a server on this machine, which returns
+probabilities [N, classes]. A round is one run of the original program: all clients start together
+and send num_images each, decoded before the timing. Cases: the original's example, and its
 published benchmarks of throughput (asynchronous) and of latency.
 """
 
@@ -25,13 +25,13 @@ PRESETS = Path(str(bench_training.__file__)).with_name("application.yml")
 def configurations(group: str, clients: int, port: int) -> Dict[str, Serving]:
     """Return name -> case of the networks of a group of presets, with the original's requests.
 
-    ``clients``: those of the throughput; the example has twice as many.
+    ``clients`` is the number for throughput; the example has twice as many.
     """
     networks = load_presets(PRESETS, group, Serving, refused=HOW_RUN)
 
     def asked(name: str, served: int, **requests: Any) -> Serving:
         network = networks[f"resnet50_infer_bs{served}"]
-        # The presets say how the network would be trained, too.
+        # The presets also contain training options.
         unused = {item: default(item) for item in UNUSED}
         return dataclasses.replace(network, name=name, port=port, **{**unused, **requests})
 
@@ -51,7 +51,7 @@ def configurations(group: str, clients: int, port: int) -> Dict[str, Serving]:
 
 
 def for_few_cores(config: Serving) -> Serving:
-    """Return a case with a round of some seconds, but eight requests of a client at least."""
+    """Return a case with a round of some seconds, but at least eight requests per client."""
     return dataclasses.replace(config, num_images=max(32, 8 * config.request_batch_size))
 
 

@@ -1,9 +1,9 @@
-"""Image classification behind a Triton Inference Server: images per second of all clients.
+"""Image classification in a Triton Inference Server: images per second of all clients.
 
 Client processes send requests over gRPC to a server on this machine. A request is one micro batch
-of images, uint8 [micro_batch_size, 3, image_size, image_size], decoded before the timing; the
-server normalises them and answers logits [micro_batch_size, 1000]. ``sync`` clients wait for each
-answer, ``async`` clients send all their requests of a round at once.
+of images, uint8 [micro_batch_size, 3, image_size, image_size], decoded before the timing. The
+server normalises them and returns logits [micro_batch_size, 1000]. ``sync`` clients wait for each
+response, ``async`` clients send all their requests of a round at once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ipubench.fixtures.case.options import option
 from ipubench.fixtures.case.presets import load_presets
 from ipubench.fixtures.servers.options import COMPILE_ONLY, TritonOptions
 
-#: Options of the network that is built here, and of its program.
+#: Options of the suite's own network and its program.
 OF_THE_NETWORK = (
     *("random_weights", "weights", "engine", "input_image_padding"),
     *("norm_type", "norm_num_groups", "norm_eps", "enable_fast_groupnorm"),
@@ -30,9 +30,9 @@ OF_THE_NETWORK = (
 
 @dataclass(frozen=True)
 class TritonClassifier(TritonOptions, Classifier):
-    """One network behind a server, asked by some clients in one way."""
+    """One network in a server, with a number of clients and a way to send requests."""
 
-    # How many requests wait, and so how long, must not depend on a machine's speed.
+    # Not calibrated: the number of waiting requests must not depend on a machine's speed.
     calibrated = False
 
     micro_batch_size: int = option(1, "images of a request", minimum=1)
@@ -42,27 +42,27 @@ class TritonClassifier(TritonOptions, Classifier):
     normalization_location: str = option("device", "in the server", choices=("device", "ipu"))
 
     def idle(self) -> Dict[str, str]:
-        """A given repository has its own network; requests are ready before anything is timed."""
+        """Return unused options: a given repository has its network; images are decoded early."""
         idle = super().idle()
         idle["dataloader_rebatch_size"] = "the images of requests are decoded one by one"
         if self.model_repository and (self.benchmark_only or self.system != "host"):
-            idle.update(dict.fromkeys(OF_THE_NETWORK, "what runs is in model_repository"))
+            idle.update(dict.fromkeys(OF_THE_NETWORK, "the network is that of model_repository"))
         return idle
 
     def check(self) -> None:
-        """Refuse what a server cannot do."""
+        """Raise ValueError for what a server cannot do."""
         if self.compile_only and self.system != "host":
             raise ValueError(COMPILE_ONLY)
         if self.instances != 1:
             raise ValueError(
-                f"instances={self.instances}: one server answers all clients; set clients"
+                f"instances={self.instances}: one server serves all clients; set clients"
             )
         super().check()
         self.check_load(self.clients, self.request_type == "sync")
         self.check_batching()
         if self.batches_per_step % self.clients:
             raise ValueError(
-                f"batches_per_step={self.batches_per_step}: every one of {self.clients} clients "
+                f"batches_per_step={self.batches_per_step}: each of {self.clients} clients "
                 f"sends the same number of requests; give a multiple of {self.clients}"
             )
         if not self.eight_bit_io:
@@ -76,7 +76,7 @@ class TritonClassifier(TritonOptions, Classifier):
 
 
 PRESETS = Path(__file__).with_name("triton.yml")
-# One server is asked by several numbers of clients, in both ways; its network has one batch size.
+# One server, with one batch size, serves several numbers of clients in both ways.
 DECIDED = ("clients", "request_type", "batch_sizes", "sweep_batch_sizes")
 HOST = load_presets(PRESETS, "host", TritonClassifier, refused=DECIDED)
 OPENVINO = load_presets(PRESETS, "openvino", TritonClassifier, refused=DECIDED)
@@ -85,8 +85,8 @@ CLIENTS = (1, 4, 8)
 REQUEST_TYPES = ("sync", "async")
 
 
-# A usual run on a CPU: one client that waits for each answer and four that do not. Eight, more than
-# the cores, only wait longer.
+# A usual run on a CPU: one synchronous client, and four asynchronous ones. Eight, more than the
+# cores, only wait longer.
 INNER = ("clients1-async-real", "clients4-sync-real")
 
 

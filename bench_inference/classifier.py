@@ -1,4 +1,4 @@
-"""Every image classification case in PyTorch: its rules, its network and its images."""
+"""The base of all image classification cases in PyTorch: rules, network and images."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Classifier(InferenceOptions):
     """One network at one batch size."""
 
     def check(self) -> None:
-        """Refuse what no device can run, or what would silently have no effect."""
+        """Raise ValueError for invalid options, and for options that would have no effect."""
         super().check()
         tiles = self.num_io_tiles
         if tiles and (not 32 <= tiles <= 192 or tiles % 2):
@@ -34,11 +34,11 @@ class Classifier(InferenceOptions):
                 f"replicas={self.replicas} cannot be shared equally by instances={self.instances}"
             )
         if self.compile_only and self.system != "host" and self.instances > 1:
-            # PopTorch compiles without an IPU only where no IPU's number was given, and PopDist
-            # gives each instance's (graphcore/poptorch, CompilerImpl.cpp).
+            # PopTorch compiles without an IPU only if no IPU number is given, but PopDist gives
+            # each instance one (graphcore/poptorch, CompilerImpl.cpp).
             raise ValueError(
                 f"compile_only with instances={self.instances}: the instances' programs are for "
-                "the IPUs that PopDist chose; leave it out, and they are compiled and measured"
+                "the IPUs that PopDist chooses; leave it out to compile and measure them"
             )
         efficientnet = self.model.startswith("efficientnet")
         modified = (self.efficientnet_expand_ratio, self.efficientnet_group_dim) != (6, 1)
@@ -49,7 +49,7 @@ class Classifier(InferenceOptions):
             )
 
     def network(self) -> Callable[[], nn.Module]:
-        """Return what builds the network: float32, in evaluation mode."""
+        """Return a function that builds the network: float32, in evaluation mode."""
         return partial(
             build_classifier,
             self.model,
@@ -59,7 +59,7 @@ class Classifier(InferenceOptions):
                 self.norm_type,
                 self.norm_num_groups,
                 self.norm_eps,
-                # PopART regroups the channels of an ordinary layer by an option of its own.
+                # PopART has an option that regroups the channels of an ordinary layer.
                 self.enable_fast_groupnorm and self.system == "host",
                 self.batchnorm_momentum,
             ),

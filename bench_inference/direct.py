@@ -1,4 +1,4 @@
-"""The options of a network that answers questions in the measuring process, without a server."""
+"""The load options of a network in the measuring process, without a server."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from ipubench.fixtures.servers.options import LoadOptions
 
 @dataclass(frozen=True)
 class DirectLoad(LoadOptions):
-    """One network, asked batch after batch or when questions are due."""
+    """One network under a closed loop or a scenario."""
 
     def check(self) -> None:
-        """Refuse a scenario of what does not wait for questions."""
+        """Raise ValueError if a scenario contradicts other options."""
         super().check()
         self.check_load(clients=1, one_by_one=True)
         if self.scenario == CLOSED:
             return
         if instances_of(self) != 1 or self.replicas != 1:
             raise ValueError(
-                f"scenario={self.scenario}: one process with one replica answers; set instances=1 "
+                f"scenario={self.scenario}: it needs one process with one replica; set instances=1 "
                 "and replicas=1"
             )
         if getattr(self, "pipeline_splits", ()):
@@ -31,10 +31,10 @@ class DirectLoad(LoadOptions):
             )
         if self.data == "real":
             raise ValueError(
-                f"scenario={self.scenario}: the images of a question are ready; take "
+                f"scenario={self.scenario}: a request's images are prepared beforehand; use "
                 "data=synthetic or data=generated"
             )
         if self.system != "host" and self.batches_per_step != 1:
             raise ValueError(
-                f"scenario={self.scenario}: a question is one batch; set batches_per_step=1"
+                f"scenario={self.scenario}: a request is one batch; set batches_per_step=1"
             )

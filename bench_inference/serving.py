@@ -1,4 +1,4 @@
-"""The options of a network behind TensorFlow Serving, and of the clients that ask it."""
+"""The options of a network in TensorFlow Serving, and of its clients."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ipubench.fixtures.case.options import option
 from ipubench.fixtures.servers.options import COMPILE_ONLY, ServingOptions
 
 BATCHING: Tuple[str, ...] = ("batch_timeout_micros", "max_enqueued_batches", "num_batch_threads")
-# Options of the application that do nothing for a served network. Some that training alone reads
-# have a reason of their own below.
+# Options of the application that do not affect a served network. Some training options have a
+# different reason below.
 OF_CHECKPOINTS: Tuple[str, ...] = (
     *("checkpoint_input_dir", "checkpoint_output_dir", "ckpts_per_epoch"),
     *idle.OF_CHECKPOINTS,
@@ -21,7 +21,7 @@ OF_SEVERAL_IPUS: Tuple[str, ...] = (
     *("device_mapping", "pipeline_schedule", "accelerator_side_reduction"),
     "max_cross_replica_buffer_size",
 )
-# What attaches the IPU and feeds it is the server, not the export.
+# The server, not the export, attaches and feeds the IPU.
 OF_THE_PROGRAM: Tuple[str, ...] = ("on_demand", "prefetch_depth")
 UNUSED: Dict[str, str] = {
     **dict.fromkeys(idle.OF_TRAINING, "a served network is not trained"),
@@ -37,9 +37,9 @@ UNUSED: Dict[str, str] = {
 
 @dataclass(frozen=True)
 class Serving(ServingOptions, Application):
-    """One network of the application, exported at its micro batch, and how clients ask it."""
+    """One network of the application, exported at its micro batch, and its clients."""
 
-    # The original program's name; elsewhere it is another one of micro_batch_size.
+    # The original program's name. In other programs it means micro_batch_size.
     renamed = {"batch_size": "request_batch_size"}
 
     mode: str = option("inference", "what is measured", choices=("inference",))
@@ -48,11 +48,11 @@ class Serving(ServingOptions, Application):
 
     @property
     def fewest_batches(self) -> int:
-        """What num_images and num_threads say."""
+        """Set by num_images and num_threads."""
         return 0
 
     def check(self) -> None:
-        """Refuse what a server cannot do."""
+        """Raise ValueError for what a server cannot do."""
         super().check()
         self.check_load(self.num_threads, not self.use_async)
         for item, reason in UNUSED.items():
@@ -72,13 +72,13 @@ class Serving(ServingOptions, Application):
             )
         if self.batches_per_step:
             raise ValueError(
-                "batches_per_step: num_images and num_threads say how many requests a round has"
+                "batches_per_step: num_images and num_threads set the requests of a round"
             )
         for item in BATCHING if not self.batches_requests else ():
             if getattr(self, item) != default(item):
                 raise ValueError(
-                    f"{item} has no effect: where request_batch_size and micro_batch_size are "
-                    f"the same, {self.micro_batch_size}, the server makes no batches"
+                    f"{item} has no effect: if request_batch_size and micro_batch_size are "
+                    f"equal, {self.micro_batch_size}, the server makes no batches"
                 )
         if self.port > 65535:
             raise ValueError(f"port={self.port}: ports end at 65535")

@@ -9,14 +9,14 @@ from ipubench.fixtures.case.options import option
 from ipubench.fixtures.data.imagenet.feed import ImageNetFeed
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.runtimes.tensorflow.cnn_options import ValidationOptions
-from ipubench.fixtures.runtimes.tensorflow.pipelines import at_once
+from ipubench.fixtures.runtimes.tensorflow.pipelines import micro_batches_at_once
 
 VALIDATION_IMAGES = 50000  # of ImageNet
 
 
 @dataclass(frozen=True)
 class Validation(ValidationOptions, Classifier):
-    """One network that classifies; each batch is compared with its labels."""
+    """One classifier; each batch is compared with its labels."""
 
     mode: str = option("inference", "what the case does", choices=("inference",))
     batches_per_step: int = option(
@@ -25,9 +25,9 @@ class Validation(ValidationOptions, Classifier):
 
     @property
     def batches_per_call(self) -> int:
-        """Batches of one host call of the original: an equal part of a pass over ImageNet.
+        """Batches of one host call in the original: an equal part of a pass over ImageNet.
 
-        In a pipeline as many fewer as its schedule asks for.
+        A pipeline rounds it down to a multiple of what its schedule needs.
         """
         images = self.micro_batch_size * self.shards * max(1, self.replicas)
         batches = max(1, VALIDATION_IMAGES // images)
@@ -35,7 +35,7 @@ class Validation(ValidationOptions, Classifier):
             batches //= round(batches / self.batches_per_step)
         if not self.pipeline_splits:
             return batches
-        least = at_once(self.pipeline_schedule, range(self.shards), training=False)
+        least = micro_batches_at_once(self.pipeline_schedule, range(self.shards), training=False)
         return max(least, batches - batches % least)
 
     def feed(self, data: Data) -> ImageNetFeed:

@@ -33,19 +33,19 @@ class Dense(TensorFlowKernel):
     def flops_per_item(self) -> float:
         """Return the FLOP of the matrix products for one item.
 
-        Inference: 2 size^2. Training adds the weights' gradient, as large again; nothing asks
-        for the gradient of the inputs.
+        Inference: 2 size^2. Training adds the weights' gradient, which takes the same; the inputs
+        need no gradient.
         """
         forward = 2.0 * self.size**2
         return 2 * forward if self.mode == "training" else forward
 
-    def xla_is_faster(self, beside: Operations) -> bool:
-        """Whether XLA runs the case faster: by a tenth to a quarter where there is no oneDNN.
+    def xla_is_faster(self, library: Operations) -> bool:
+        """Return whether XLA is faster: by a tenth to a quarter without oneDNN.
 
-        Beside oneDNN without VNNI it does so in training alone.
+        With oneDNN but without VNNI it is faster only in training.
         """
         least = Operations.ONEDNN_VNNI if self.mode == "training" else Operations.ONEDNN
-        return beside < least
+        return library < least
 
     def feed(self, data: Data) -> ArrayFeed:
         """Return the case's batches."""
@@ -68,7 +68,7 @@ def dense(config: Dense, tf: Any, dtype: Any) -> Any:
             return tf.nn.relu(output) if config.include_activation else output
 
         def loss(self, output: Any, batch: Dict[str, Any]) -> Any:
-            # XLA sums in float32 itself, so an IPU needs no copy of the outputs.
+            # XLA sums in float32, so an IPU needs no copy of the outputs.
             return tf.reduce_mean(tf.cast(output, tf.float32) if on_host else output)
 
     return Layer()

@@ -1,9 +1,9 @@
-"""Grouped convolutions, one after the other: no bias, no normalisation, no activation.
+"""Grouped convolutions in sequence, without bias, normalisation or activation.
 
 inputs [batch_size, S, S, filter_in] -> outputs [batch_size, R, R, filter_out], NHWC, SAME padding;
-every convolution divides the image's side by the stride, rounded up. The channels of each form
-filter_out / group_dim groups; the default, one channel a group, is depthwise. Training minimises
-the mean of the output with SGD at 1e-30. An item is one image through one convolution.
+each convolution divides the image's side by the stride, rounded up. The channels form filter_out /
+group_dim groups; the default, one channel per group, is depthwise. Training minimises the mean of
+the output with SGD at 1e-30. An item is one image through one convolution.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from ipubench.fixtures.machine.onednn import Operations
 from ipubench.models.tensorflow.cnn.operations import has_grouped_gradient
 
 # Up to about this many values of a batch, two images of the default, launching ten convolutions
-# costs more than one program compiled by XLA needs for them.
+# Up to about this many values of a batch (two images of the default), launching ten convolutions
+# takes longer than one program compiled by XLA.
 XLA_LIMIT = 1 << 19
 
 
@@ -44,12 +45,12 @@ class GroupedConv(TensorFlowKernel):
 
     @property
     def groups(self) -> int:
-        """Groups of every convolution."""
+        """Groups of each convolution."""
         return self.filter_out // self.group_dim
 
     @property
     def layers(self) -> List[Tuple[int, int]]:
-        """(side of the image, channels) that each convolution receives."""
+        """The inputs of each convolution: (side of the image, channels)."""
         found = [(self.input_size, self.filter_in)]
         while len(found) < self.block_repeats:
             found.append((-(-found[-1][0] // self.stride), self.filter_out))
@@ -57,11 +58,11 @@ class GroupedConv(TensorFlowKernel):
 
     @property
     def shifts(self) -> bool:
-        """Whether sums of shifted images can take the convolutions' place."""
+        """Whether sums of shifted images can replace the convolutions."""
         return self.filter_in == self.filter_out == self.groups and self.stride == 1
 
     def check(self) -> None:
-        """Refuse channels that do not divide into groups."""
+        """Raise ValueError if channels do not divide into groups."""
         super().check()
         if self.filter_out % self.group_dim:
             raise ValueError(
@@ -77,9 +78,9 @@ class GroupedConv(TensorFlowKernel):
     def flops_per_item(self) -> float:
         """Return the mean FLOP of one image through one convolution.
 
-        2 FLOP for each pixel that a kernel covers, in each direction ``covered`` of them, for each
-        input channel of a group and each output channel; the padding is not counted. Training adds
-        the gradient of the weights, and that of the inputs except for the first convolution.
+        2 FLOP for each pixel under a kernel (``covered`` in each direction), for each input channel
+        of a group and each output channel; padding is not counted. Training adds the gradient of
+        the weights, and of the inputs except for the first convolution.
         """
         counts = [
             2.0
@@ -91,15 +92,15 @@ class GroupedConv(TensorFlowKernel):
         training = self.mode == "training"
         return (3 * sum(counts) - counts[0] if training else sum(counts)) / self.block_repeats
 
-    def xla_is_faster(self, beside: Operations) -> bool:
-        """Whether XLA runs the case faster: a small depthwise inference, as sums of shifts.
+    def xla_is_faster(self, library: Operations) -> bool:
+        """Return whether XLA is faster: for small depthwise inference, as sums of shifted images.
 
         XLA's own grouped convolutions are many times slower than oneDNN's, and so is its gradient
-        of the sums. Beside Eigen the sums are faster in any size and mode (a hundred times
+        of the sums. Compared with Eigen, the sums are faster in any size and mode (a hundred times
         in inference, ten to thirty in training), and so is the gradient of groups of several
         channels (nine times).
         """
-        if beside is Operations.EIGEN:
+        if library is Operations.EIGEN:
             several = self.mode == "training" and self.filter_in > self.groups
             return self.shifts or several
         values = self.batch_size * self.input_size**2 * self.filter_in
@@ -112,7 +113,7 @@ class GroupedConv(TensorFlowKernel):
 
 
 def covered(side: int, kernel_size: int, stride: int) -> int:
-    """Return how many pixels of a row the kernel covers, summed over its positions."""
+    """Return the number of a row's pixels under the kernel, summed over its positions."""
     positions = -(-side // stride)
     padding = max(0, (positions - 1) * stride + kernel_size - side)
     starts = (number * stride - padding // 2 for number in range(positions))
@@ -131,7 +132,7 @@ def grouped_conv(config: GroupedConv, tf: Any, dtype: Any) -> Any:
             shapes = [
                 [size, size, channels // groups, config.filter_out] for _, channels in config.layers
             ]
-            # Initialisers exist in float32 for every TensorFlow, in 16 bits not for all.
+            # Every TensorFlow has initialisers in float32, but not all in 16 bits.
             self.kernels = [tf.Variable(tf.cast(initial()(shape), dtype)) for shape in shapes]
 
         def __call__(self, batch: Dict[str, Any]) -> Any:
@@ -141,17 +142,17 @@ def grouped_conv(config: GroupedConv, tf: Any, dtype: Any) -> Any:
             return images
 
         def loss(self, output: Any, batch: Dict[str, Any]) -> Any:
-            # XLA sums in float32 itself, so an IPU needs no copy of the outputs.
+            # XLA sums in float32, so an IPU needs no copy of the outputs.
             return tf.reduce_mean(tf.cast(output, tf.float32) if on_host else output)
 
     return Layers()
 
 
 def convolution(config: GroupedConv, tf: Any) -> Callable[[Any, Any], Any]:
-    """Return the function (images, kernel) -> images that this TensorFlow runs fastest."""
+    """Return the fastest function (images, kernel) -> images of this TensorFlow."""
 
     def grouped(images: Any, kernel: Any) -> Any:
-        # The kernel's shape tells the groups.
+        # The kernel's shape determines the groups.
         return tf.nn.conv2d(images, kernel, config.stride, "SAME")
 
     if config.system != "host":
@@ -169,14 +170,14 @@ def convolution(config: GroupedConv, tf: Any) -> Callable[[Any, Any], Any]:
 def shifted_sum(tf: Any, images: Any, kernel: Any) -> Any:
     """Return a depthwise convolution of stride 1 as a sum of shifted images, in float32.
 
-    The rows of an image stand one after the other, padding included, so that each shift is one
-    slice. XLA makes one kernel of it; between slices of single rows it would compute the previous
-    convolution once for every shift.
+    The rows of an image are contiguous, including padding, so that each shift is one slice. XLA
+    makes one kernel of it; with slices of single rows it would recompute the previous convolution
+    for each shift.
     """
     batch_size, side, _, channels = images.shape
     size = kernel.shape[0]
     before, width = (size - 1) // 2, side + size - 1
-    # One more row below: the last row's largest shift reads past its end.
+    # One more row below, because the last row's largest shift reads past its end.
     edges = [[0, 0], [before, size - before], [before, size - 1 - before], [0, 0]]
     padded = tf.pad(tf.cast(images, tf.float32), edges)
     pixels = tf.reshape(padded, [batch_size, -1, channels])

@@ -1,8 +1,8 @@
 """One GRU layer, time-major.
 
 inputs [timesteps, batch_size, input_size] -> hidden states [timesteps, batch_size, hidden_size].
-Training minimises the mean softmax cross-entropy of the hidden states against labels of their
-shape with SGD at 0.01. An item is one whole sequence.
+Training minimises the mean softmax cross-entropy of the hidden states against labels of their shape
+with SGD at 0.01. An item is one complete sequence.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def gru(config: Gru, tf: Any, dtype: Any, fused: bool = False) -> Any:
     """Return the layer: Glorot uniform weights, gates in the order update, reset, candidate.
 
     The biases of update and reset start at 1, the candidate's at 0, as in the original's cell.
-    ``fused``: on the SDK's fused layer, which is the same.
+    ``fused`` selects the SDK's equal fused layer.
     """
     size, features, training = config.hidden_size, config.input_size, config.mode == "training"
     form = form_for(config.system, config.use_xla, training)
@@ -93,7 +93,7 @@ def gru(config: Gru, tf: Any, dtype: Any, fused: bool = False) -> Any:
                     training=training,
                     half_partials=config.half_matmul_partials,
                 )
-            # One product for all timesteps; only the state's products have to wait their turn.
+            # One product for all timesteps; only the state's products must wait.
             parts = inputs_part(tf, inputs, self.kernel, self.bias, training, form)
             return recurrence(config, tf, parts, tf.convert_to_tensor(self.recurrent), form)
 
@@ -104,7 +104,7 @@ def gru(config: Gru, tf: Any, dtype: Any, fused: bool = False) -> Any:
 
 
 class GruCell(Cell):
-    """A timestep in the original's form, of weights (kernel, bias) of gates and of candidate."""
+    """A timestep in the original's form; its weights are (kernel, bias) of gates and candidate."""
 
     def __init__(self, tf: Any) -> None:
         self._tf = tf
@@ -145,7 +145,7 @@ class GruCell(Cell):
 
 
 def pointwise(tf: Any, size: int) -> Tuple[Callable[..., Any], ...]:
-    """Return what a timestep computes beside its products: gates, next state, gradients of both."""
+    """Return a timestep's functions except products: gates, next state, gradients of both."""
 
     def gates_of(part: Any, product: Any, hidden: Any) -> Tuple[Any, Any]:
         """Return the update gate (float32) and the state scaled by the reset gate."""
@@ -178,8 +178,8 @@ def pointwise(tf: Any, size: int) -> Tuple[Callable[..., Any], ...]:
 def recurrence(config: Gru, tf: Any, parts: Any, recurrent: Any, form: Form) -> Any:
     """Return the hidden states [T, B, H] for the inputs' part of the gates [T, B, 3H].
 
-    z, r = sigmoid(part + h U), c = tanh(part + (r h) U), h = z h + (1 - z) c: the reset gate
-    scales the state before its product (Cho et al., 2014, arXiv 1406.1078v3).
+    z, r = sigmoid(part + h U), c = tanh(part + (r h) U), h = z h + (1 - z) c: the reset gate scales
+    the state before its product (Cho et al., 2014, arXiv 1406.1078v3).
     """
     size = config.hidden_size
     training = config.mode == "training"
@@ -217,7 +217,7 @@ def recurrence(config: Gru, tf: Any, parts: Any, recurrent: Any, form: Form) -> 
             sequences = [slopes, parts, *rest]
             last = (tf.zeros_like(start),)
             _, (slope,) = scan(tf, backward, last, sequences, form, reverse=True)
-            # The state before the first timestep is zero: it adds nothing.
+            # The state before the first timestep is zero, so it adds nothing.
             of_weights = [
                 over_time(tf, hiddens[:-1], slope[1:, :, : 2 * size], form),
                 over_time(tf, scaled[1:], slope[1:, :, 2 * size :], form),

@@ -1,9 +1,9 @@
 """Hamiltonian Monte Carlo with TensorFlow Probability on one density over a line.
 
 The target is exp(-x - x^2), a Gaussian of mean -0.5 and variance 0.5. A batch is one chain of
-hmc_steps transitions from x = 1, each with a fresh momentum, leapfrog_steps steps of size 1 and a
-Metropolis decision; every transition starts from nothing but x. There is no input. An item is one
-transition ("hmc step").
+hmc_steps transitions from x = 1. Each has a new momentum, leapfrog_steps steps of size 1 and a
+Metropolis decision, and depends only on x. There is no input. An item is one transition ("hmc
+step").
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Hmc(CaseConfig):
         "auto", "a host's chain compiled by XLA; auto is on", choices=("auto", "on", "off")
     )
 
-    # What the runtimes ask of every kernel, without a meaning here.
+    # The runtimes need these for each kernel; they have no meaning here.
     learning_rate: ClassVar[float] = 0.0
     enable_half_partials: ClassVar[bool] = False
     convolution_options: ClassVar[str] = ""
@@ -53,11 +53,11 @@ class Hmc(CaseConfig):
         return self.xla != "off"
 
     def idle(self) -> Dict[str, str]:
-        """An IPU has no choice of compilers."""
+        """Return unused options; an IPU has no choice of compilers."""
         return {**super().idle(), **({} if self.system == "host" else ONE_COMPILER)}
 
     def check(self) -> None:
-        """Refuse what a single chain without input cannot have."""
+        """Raise ValueError for what a single chain without input cannot have."""
         super().check()
         if self.system not in ("host", "ipu"):
             raise ValueError(f"system {self.system}: hmc has host and ipu")
@@ -67,7 +67,7 @@ class Hmc(CaseConfig):
             raise ValueError("xla off: an IPU runs programs compiled by XLA only")
 
     def feed(self, data: Data) -> ArrayFeed:
-        """Return a feed of nothing."""
+        """Return a feed without tensors."""
         return data.arrays(self, ())
 
 
@@ -85,7 +85,7 @@ def hmc(config: Hmc, tf: Any, dtype: Any) -> Any:
     class Chain(tf.Module):
         def __init__(self) -> None:
             super().__init__()
-            # Every chain draws other numbers, so none is computed once for all.
+            # Each chain draws other numbers, so that no result is reused.
             self.chains = tf.Variable(0, trainable=False, dtype=tf.int32)
 
         def __call__(self, batch: Dict[str, Any]) -> Any:
@@ -112,10 +112,10 @@ def hmc(config: Hmc, tf: Any, dtype: Any) -> Any:
 
 @contextlib.contextmanager
 def seeds_of_ipus(tf: Any) -> Iterator[None]:
-    """Have TensorFlow Probability split seeds with an operation that IPUs have, while it is traced.
+    """Make TensorFlow Probability split seeds with an operation that IPUs support.
 
-    Its own draws from all integers, which becomes XLA's RngBitGenerator. The SDK's TensorFlow has
-    none (compiler/plugin/poplar/driver/visitors/visitor_base.h), and would not compile the chain.
+    Its own operation draws from all integers and becomes XLA's RngBitGenerator, which the SDK's
+    TensorFlow does not have (compiler/plugin/poplar/driver/visitors/visitor_base.h).
     """
     from tensorflow_probability.python.internal import samplers
 
@@ -131,13 +131,13 @@ def seeds_of_ipus(tf: Any) -> Iterator[None]:
 
 
 def probability() -> Any:
-    """Return the module tensorflow_probability; CaseError says how to get it."""
+    """Import tensorflow_probability. Raises CaseError if it is missing."""
     try:
         import tensorflow_probability as tfp
     except ImportError as error:
         raise CaseError(
             "hmc needs a TensorFlow Probability that fits this TensorFlow; on a host "
-            "pip install '.[tensorflow]' in the project's folder adds it, for the TensorFlow of "
+            "pip install 'ipubench[tensorflow]' installs it, for the TensorFlow of "
             f"the Poplar SDK pip install tensorflow-probability==0.14.1 ({error})"
         ) from error
     return tfp

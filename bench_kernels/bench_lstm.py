@@ -1,8 +1,8 @@
 """One LSTM layer, time-major, by default with as many inputs as hidden units.
 
 inputs [timesteps, batch_size, features] -> hidden states [timesteps, batch_size, hidden_size].
-Training minimises the mean softmax cross-entropy of the hidden states against labels of their
-shape with SGD at 0.01. An item is one whole sequence.
+Training minimises the mean softmax cross-entropy of the hidden states against labels of their shape
+with SGD at 0.01. An item is one complete sequence.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Lstm(RecurrentKernel):
 
 
 def lstm(config: Lstm, tf: Any, dtype: Any, fused: bool = False) -> Any:
-    """Return the layer with its loss; ``fused``: on the SDK's fused layer, which is the same."""
+    """Return the layer with its loss. ``fused`` selects the SDK's equal fused layer."""
     training = config.mode == "training"
     form = form_for(config.system, config.use_xla, training)
 

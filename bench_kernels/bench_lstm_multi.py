@@ -1,7 +1,7 @@
-"""Stacked LSTM layers, time-major; a dense layer on the last hidden state gives one number.
+"""Stacked LSTM layers, time-major, and a dense layer that maps the last hidden state to one number.
 
 inputs [timesteps, batch_size, input_size] -> outputs [batch_size, 1]. Training minimises the mean
-squared error against labels of that shape with SGD at 0.01. An item is one whole sequence.
+squared error against labels of that shape with SGD at 0.01. An item is one complete sequence.
 
 The sweep is the published one: generated data, batch sizes 1 to 512 (--sweep for all of them),
 latency as 1000 x batch size / throughput, in milliseconds.
@@ -40,10 +40,10 @@ class LstmMulti(TensorFlowKernel):
     def flops_per_item(self) -> float:
         """Return the FLOP of the matrix products for one sequence: T timesteps, I to H features.
 
-        Each timestep of a layer multiplies its input, of I features in the first layer and H in
-        the others, and after the first one, at which it is zero, its state with 4H columns.
-        Training adds the gradients of all weights, of the states, and of every layer's input but
-        the first one's.
+        Each timestep of a layer multiplies its input (I features in the first layer, H in the
+        others) by 4H columns, and except in the first timestep, when it is zero, also its state.
+        Training adds the gradients of all weights, of the states, and of all layers' inputs except
+        the first.
         """
         first = 8.0 * self.timesteps * self.input_size * self.hidden_size
         states = 8.0 * (self.timesteps - 1) * self.hidden_size**2 * self.num_layers
@@ -53,10 +53,10 @@ class LstmMulti(TensorFlowKernel):
             return 2 * first + 3 * (states + later + dense)
         return first + states + later + dense
 
-    def xla_is_faster(self, beside: Operations) -> bool:
-        """Whether XLA runs the case faster: small layers, whose operations cost more to launch."""
+    def xla_is_faster(self, library: Operations) -> bool:
+        """Return whether XLA is faster: for small layers, whose operations are slow to launch."""
         weights, training = 4 * self.hidden_size**2, self.mode == "training"
-        return xla_is_faster(beside, weights, self.batch_size, training, self.precision)
+        return xla_is_faster(library, weights, self.batch_size, training, self.precision)
 
     def feed(self, data: Data) -> ArrayFeed:
         """Return the case's batches; only training has labels."""
@@ -68,7 +68,7 @@ class LstmMulti(TensorFlowKernel):
 def lstm_multi(config: LstmMulti, tf: Any, dtype: Any, fused: bool = False) -> Any:
     """Return the network: LSTMs as in the lstm kernel, Glorot uniform weights throughout.
 
-    ``fused``: on the SDK's fused layers, which are the same; the original has no other form.
+    ``fused`` selects the SDK's equal fused layers, the only form in the original.
     """
     size, training = config.hidden_size, config.mode == "training"
     glorot = tf.keras.initializers.GlorotUniform

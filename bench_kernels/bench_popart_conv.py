@@ -1,9 +1,9 @@
 """One 2D convolution with bias as an ONNX graph, channels first.
 
 inputs [batch_size, channel_size, input_height, input_width] -> [batch_size, filter_number,
-out_height, out_width], an output size being (size + 2 padding - kernel) // stride + 1. Evaluation
-adds the sum of squared differences between the softmax of each image's outputs and labels 0 or 1;
-training minimises it with SGD at 0.01. An item is one image.
+out_height, out_width], where an output size is (size + 2 padding - kernel) // stride + 1.
+Evaluation adds the sum of squared differences between the softmax of each image's outputs and
+labels 0 or 1; training minimises it with SGD at 0.01. An item is one image.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class PopartConv(PopartKernel):
         return (size + 2 * self.padding - self.kernel_size) // self.stride + 1
 
     def check(self) -> None:
-        """Refuse an image that is smaller than the filter, and what the driver refuses."""
+        """Raise ValueError for an image smaller than the filter or what the driver refuses."""
         super().check()
         for name in ("input_height", "input_width"):
             size = getattr(self, name) + 2 * self.padding
@@ -52,22 +52,22 @@ class PopartConv(PopartKernel):
                 )
 
     def flops_per_item(self) -> float:
-        """Return the FLOP of the convolution of one image, without those on the padding's zeros.
+        """Return the FLOP of the convolution of one image, except those on the padding's zeros.
 
-        Inference: 2 per filter value and output it meets a pixel for. Training adds the filters'
-        gradient, as large again; nothing asks for that of the inputs.
+        Inference: 2 per filter value and output for which it covers a pixel. Training adds the
+        filters' gradient, which takes the same; the inputs need no gradient.
         """
         taps = self._taps(self.input_height) * self._taps(self.input_width)
         forward = 2.0 * self.channel_size * self.filter_number * taps
         return 2 * forward if self.mode == "training" else forward
 
     def _taps(self, size: int) -> int:
-        """Return how many pixels all outputs along one dimension see together."""
+        """Return the number of pixels that all outputs along one dimension cover in total."""
         starts = (output * self.stride - self.padding for output in range(self._output_size(size)))
         return sum(max(0, min(start + self.kernel_size, size) - max(start, 0)) for start in starts)
 
     def torch_is_faster(self, dtype: str) -> bool:
-        """PyTorch was measured to be faster at every size: oneDNN's convolution."""
+        """Return True: PyTorch was faster at each measured size, by oneDNN's convolution."""
         return True
 
     def feed(self, data: Data) -> ArrayFeed:

@@ -1,9 +1,9 @@
 """One LSTM layer as an ONNX graph, time-major, no biases, as many inputs as hidden units.
 
-inputs [timesteps, batch_size, hidden_size] -> hidden states of every timestep
-[timesteps, 1, batch_size, hidden_size]. Evaluation adds the negative log likelihood of labels 0 or
-1 under the softmax of the hidden states, summed; training minimises it with SGD at 0.01. An item is
-one whole sequence.
+inputs [timesteps, batch_size, hidden_size] -> hidden states of each timestep [timesteps, 1,
+batch_size, hidden_size]. Evaluation adds the negative log likelihood of labels 0 or 1 under the
+softmax of the hidden states, summed; training minimises it with SGD at 0.01. An item is one
+complete sequence.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class PopartLstm(PopartKernel):
     hidden_size: int = option(32, "features of the input and of the hidden state", minimum=1)
 
     def check(self) -> None:
-        """Refuse labels that are numbers of no hidden unit."""
+        """Raise ValueError if a label is not the number of a hidden unit."""
         super().check()
         if self.hidden_size < LABELS and self.mode != "inference":
             raise ValueError(
@@ -47,7 +47,7 @@ class PopartLstm(PopartKernel):
 
         Each is a row by [H, 4H], 8 H^2. Inference: T with the inputs, T - 1 with the state, which
         starts at zero. Training adds the gradients of both weights, as many, and T - 1 for that of
-        the state; nothing asks for that of the inputs.
+        the state; the inputs need none.
         """
         products = 2 * self.timesteps - 1
         if self.mode == "training":
@@ -55,11 +55,11 @@ class PopartLstm(PopartKernel):
         return 8.0 * products * self.hidden_size**2
 
     def torch_is_faster(self, dtype: str) -> bool:
-        """Whether PyTorch was measured to run the case faster: all but small ones with AVX-512.
+        """Return whether PyTorch was faster: for all but small cases with AVX-512.
 
-        ONNX Runtime starts a batch in a tenth of the time; its products take four times that of
-        bfloat16. In float32 they are the faster ones for the largest weights. With AVX2 only, ONNX
-        Runtime was 1.1 to 1.5 times as fast up to 256 hidden units, and level at 1024.
+        ONNX Runtime starts a batch in a tenth of the time; its products take four times as long as
+        those of bfloat16. In float32 they are faster for the largest weights. With only AVX2, ONNX
+        Runtime was 1.1 to 1.5 times as fast up to 256 hidden units, and equal at 1024.
         """
         products = 4 * self.timesteps * self.batch_size * self.hidden_size**2
         if dtype == "bfloat16":

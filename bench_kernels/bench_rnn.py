@@ -1,8 +1,8 @@
 """One basic RNN layer, time-major, as many inputs as hidden units: h = tanh(x W + h U + b).
 
-inputs [timesteps, batch_size, hidden_size] -> hidden states of every timestep, same shape.
-Training minimises the mean softmax cross-entropy of the hidden states against labels of their
-shape with SGD at 0.01. An item is one whole sequence.
+inputs [timesteps, batch_size, hidden_size] -> hidden states of each timestep, same shape. Training
+minimises the mean softmax cross-entropy of the hidden states against labels of their shape with SGD
+at 0.01. An item is one complete sequence.
 """
 
 from __future__ import annotations

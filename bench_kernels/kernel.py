@@ -1,4 +1,4 @@
-"""What all kernels share: the rules and the batches of the original programs' two drivers."""
+"""The base of all kernels: the rules and batches of the original programs' two drivers."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.poplar.options import PARTIALS, parse_options
 from ipubench.fixtures.runtimes.kernel_options import KernelOptions, LoopOptions
 
-#: What a layer of matrix products says for ``unplanned``.
+#: The ``unplanned`` of layers without convolutions.
 NO_CONVOLUTION = {"convolution_options": "it has no convolution"}
 
 
 @dataclass(frozen=True)
 class Kernel(KernelOptions):
-    """What the drivers of both frameworks refuse."""
+    """The rules of the drivers of both frameworks."""
 
-    #: Options of planners that nothing in this kernel asks, each with the reason.
+    #: Options of planners that this kernel does not use, with the reasons.
     unplanned: ClassVar[Mapping[str, str]] = {}
 
     def idle(self) -> Dict[str, str]:
-        """A planner of other operations than the kernel's plans nothing."""
+        """Return unused options, including planners of operations that the kernel does not have."""
         return {**super().idle(), **self.unplanned}
 
     @property
@@ -31,7 +31,7 @@ class Kernel(KernelOptions):
         return super().ipus and self.shards * self.replicas
 
     def check(self) -> None:
-        """Refuse what contradicts itself, and on a host what only an IPU has."""
+        """Raise ValueError for contradictory options, and on a host for what only an IPU has."""
         super().check()
         if self.data == "real":
             raise ValueError("data real: kernels have none, choose synthetic or generated")
@@ -40,7 +40,7 @@ class Kernel(KernelOptions):
         self.check_planner("convolution_options", self.convolution_options)
 
     def check_planner(self, name: str, text: str) -> None:
-        """Raise ValueError where the options of a planner are malformed or need an IPU."""
+        """Raise ValueError if the options of a planner are malformed or need an IPU."""
         try:
             options = parse_options(text)
         except ValueError as error:
@@ -54,7 +54,7 @@ class TensorFlowKernel(LoopOptions, Kernel):
     """A kernel of the TensorFlow programs' driver."""
 
     def check(self) -> None:
-        """Refuse what the driver refuses: shards, and options without meaning."""
+        """Raise ValueError for what the driver refuses: shards, and meaningless options."""
         super().check()
         self.check_planner("matmul_options", self.matmul_options)
         if self.shards > 1:
@@ -63,8 +63,8 @@ class TensorFlowKernel(LoopOptions, Kernel):
             raise ValueError("xla off: an IPU runs programs compiled by XLA only")
 
     def idle(self) -> Dict[str, str]:
-        """Generated batches have their numbers as values."""
-        zeros = {"use_zero_values": f"it is of data=synthetic, and this is {self.data}"}
+        """Return unused options: generated batches have their numbers as values."""
+        zeros = {"use_zero_values": f"it needs data=synthetic, and this is {self.data}"}
         return {**super().idle(), **({} if self.data == "synthetic" else zeros)}
 
     def arrays(self, data: Data, *specs: TensorSpec) -> ArrayFeed:

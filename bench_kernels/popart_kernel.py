@@ -1,4 +1,4 @@
-"""What all kernels in PopART share: the rules and the batches of the original driver."""
+"""The base of all kernels in PopART: the rules and batches of the original driver."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ class PopartKernel(GraphOptions, Kernel):
     """A kernel of the PopART programs' driver."""
 
     def check(self) -> None:
-        """Refuse what contradicts itself, and what only a host or only an IPU has."""
+        """Raise ValueError for contradictory options, and for what only a host or an IPU has."""
         if self.pipeline and self.shards < 2:
             raise ValueError("pipeline: its stages are shards, set shards=2 or more on an IPU")
         super().check()
         if self.recompute and self.mode != "training":
-            raise ValueError(f"recompute: {self.mode} has no gradient to compute again for")
+            raise ValueError(f"recompute: {self.mode} has no gradient that would need it")
         if self.engine == "onnxruntime" and self.mode == "training":
             raise ValueError("engine onnxruntime: it cannot train, choose torch or auto")
         if self.tensor_tile_mapping:
             # POPART_TENSOR_TILE_MAP is in no source of PopART from SDK 2.1 on.
             raise ValueError(
                 "tensor_tile_mapping: PopART writes the mapping up to SDK 2.0 only; leave it out "
-                "and give --profile=DIR, which has Poplar's report tell which tile holds what"
+                "and give --profile=DIR: Poplar's report contains the tile mapping"
             )
         if self.system == "ipu":
             self._check_ipu()
@@ -36,10 +36,10 @@ class PopartKernel(GraphOptions, Kernel):
         if self.precision == "16.32":
             raise ValueError("precision 16.32: PopART's layers take weights of their inputs' type")
         if self.engine != "auto":
-            raise ValueError(f"engine {self.engine}: it is for a host, an IPU runs PopART")
+            raise ValueError(f"engine {self.engine}: only a host has engines; an IPU runs PopART")
         if self.shards > 1 and self.mode == "inference":
-            # PopART would leave the second IPU idle, and refuse more of them
-            # (graphcore/popart, willow/src/transforms/auto_virtual_graph.cpp).
+            # PopART would leave the second IPU idle, and refuse more of them (graphcore/popart,
+            # willow/src/transforms/auto_virtual_graph.cpp).
             raise ValueError(
                 f"shards={self.shards}: inference is one operation, which is not split over IPUs: "
                 "use shards=1, or replicas for more IPUs"
@@ -55,15 +55,15 @@ class PopartKernel(GraphOptions, Kernel):
 
     @property
     def fewest_batches(self) -> int:
-        """As many as fill the pipeline."""
+        """The fewest batches that fill the pipeline."""
         return self._stages if self.pipeline else 1
 
     @property
     def _stages(self) -> int:
-        """Stages of a pipeline, which all have a batch at once.
+        """Stages of a pipeline, which all work at the same time.
 
-        In training each shard has one forward and one back, but for the last, where they are one
-        (graphcore/popart, willow/src/transforms/pipeline.cpp).
+        In training each shard has a forward and a backward stage, except the last, where they are
+        one (graphcore/popart, willow/src/transforms/pipeline.cpp).
         """
         return 2 * self.shards - 1 if self.mode == "training" else self.shards
 

@@ -1,4 +1,4 @@
-"""What the kernels of one recurrent layer share: sequences in, hidden states out, time-major."""
+"""The base of kernels with one recurrent layer: sequences in, hidden states out, time-major."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ipubench.fixtures.machine.onednn import Operations
 
 
 def xla_is_faster(
-    beside: Operations, weights: int, batch_size: int, training: bool, precision: str
+    library: Operations, weights: int, batch_size: int, training: bool, precision: str
 ) -> bool:
-    """Whether XLA was measured to run a layer's whole loop faster on a CPU than TensorFlow does.
+    """Return whether XLA ran a layer's whole loop faster on a CPU than TensorFlow did.
 
-    ``weights``: how many a timestep multiplies the state by. Launching operations takes longer than
-    up to 2^20 multiplications do, in training 2^19; with more, oneDNN's products are faster, but
-    not in training in float32 (128 to 512 units, 1 to 32 sequences, 5 and 50 timesteps on a CPU
-    with AVX512_BF16: XLA took 0.07 to 1.02 of the time). Without bfloat16 all is float32 and
-    oneDNN's products are no faster than XLA's: XLA took from a twentieth of the time (one sequence
-    on a CPU with AVX2) to as much (512).
+    ``weights`` is the number of weights that multiply the state in a timestep. Launching operations
+    takes longer than up to 2^20 multiplications, in training 2^19. With more, oneDNN's products are
+    faster, except for training in float32 (128 to 512 units, 1 to 32 sequences, 5 and 50 timesteps
+    on a CPU with AVX512_BF16: XLA took 0.07 to 1.02 of the time). Without bfloat16 everything is
+    float32, and oneDNN's products are no faster than XLA's: XLA took from a twentieth of the time
+    (one sequence on a CPU with AVX2) to the same (512).
     """
-    if beside is not Operations.ONEDNN_BFLOAT16:
+    if library is not Operations.ONEDNN_BFLOAT16:
         return True
     if not training:
         return batch_size * weights <= 1 << 20
@@ -36,7 +36,7 @@ class RecurrentKernel(TensorFlowKernel):
     """Options of the layer; defaults of the original programs."""
 
     unplanned = NO_CONVOLUTION
-    #: How many times hidden_size columns each weight has.
+    #: The columns of each weight, as a multiple of hidden_size.
     gates: ClassVar[int]
 
     batch_size: int = option(1, "sequences of one batch", minimum=1)
@@ -51,20 +51,20 @@ class RecurrentKernel(TensorFlowKernel):
     def flops_per_item(self) -> float:
         """Return the FLOP of the matrix products for one sequence.
 
-        Each of T timesteps multiplies F features with [F, G H], G being the gates, and each but
-        the first, whose state is zero, the H of the state with [H, G H]:
-        2 G T F H + 2 G (T - 1) H^2. Training adds the gradients of both weights and that of the
-        state, not that of the inputs: twice the first and three times the second.
+        With G gates, each of T timesteps multiplies F features by [F, G H], and except the first,
+        whose state is zero, the H features of the state by [H, G H]: 2 G T F H + 2 G (T - 1) H^2.
+        Training adds the gradients of both weights and of the state, but not of the inputs: twice
+        the first and three times the second.
         """
         columns = 2.0 * self.gates * self.hidden_size
         inputs = columns * self.timesteps * self.features
         state = columns * (self.timesteps - 1) * self.hidden_size
         return 2 * inputs + 3 * state if self.mode == "training" else inputs + state
 
-    def xla_is_faster(self, beside: Operations) -> bool:
-        """Whether XLA runs the case faster: small layers, whose operations cost more to launch."""
+    def xla_is_faster(self, library: Operations) -> bool:
+        """Return whether XLA is faster: for small layers, whose operations are slow to launch."""
         weights, training = self.gates * self.hidden_size**2, self.mode == "training"
-        return xla_is_faster(beside, weights, self.batch_size, training, self.precision)
+        return xla_is_faster(library, weights, self.batch_size, training, self.precision)
 
     def feed(self, data: Data) -> ArrayFeed:
         """Return the case's batches; only training has labels."""

@@ -1,10 +1,10 @@
 """The TensorFlow 2 image classification application: images per second of training and validation.
 
-images [micro_batch_size, H, W, C] and their labels -> weight updates in device calls, and between
-these what the host does: lines of the training log, checkpoints. One batch of the meter is one
-weight update. A configuration with training=false measures validation. The presets of the original
-program are the cases of ipu, pod4 and pod16, each with a variant for a host; toy_model has the
-defaults that its bare command line runs.
+images [micro_batch_size, H, W, C] and their labels -> weight updates in device calls, with the
+host's log lines and checkpoints between them. One batch of the meter is one weight update. A
+configuration with training=false measures validation. The presets of the original program are the
+cases of ipu, pod4 and pod16, each with a variant for a host; toy_model has the defaults of its
+command line.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ USUAL = ("resnet8_test", *LARGE)
 EACH_32_4_1_UPDATES = (Fraction(1), Fraction(8), Fraction(32))
 
 
-# The first of two cases with one identifier counts, and pytest reads these from the last line up:
-# so --data=real turns a usual case into a real one, and does not leave it out.
+# Of two cases with one identifier the first counts, and pytest reads these from the last line up.
+# So --data=real turns a usual case into a real one, and does not exclude it.
 @cases(*IPU.values(), *POD4.values(), *POD16.values())
 @cases(*BARE.values(), *EVENTS.values(), tier=NAMED)
 @cases(*BARE_HOST.values(), data=ALL_MODES, quick=(), tier=NAMED)

@@ -19,7 +19,7 @@ M2000 = load_presets(PRESETS, "m2000", Training)
 POD16 = load_presets(PRESETS, "pod16", Training)
 
 
-# A CPU trains so slowly that loading hardly shows.
+# A CPU trains so slowly that loading hardly matters.
 @cases(*HOST.entries, data=("synthetic", "generated", "real"), rare_on_cpu=("generated", "real"))
 @cases(*M2000.entries, *POD16.entries)
 def bench_cnn_tensorflow(config, tensorflow, data, instances, meter):

@@ -1,7 +1,7 @@
-"""The options that training and inference of an image classifier in TensorFlow share.
+"""The options of an image classifier in TensorFlow, for training and inference.
 
-Their names are those of the original program's command line. Zeros and empty words mean "as the
-model has it" where the help says so.
+The names are those of the original program's command line. Zeros and empty texts select the model's
+own value if the help says so.
 """
 
 from __future__ import annotations
@@ -16,19 +16,17 @@ from ipubench.fixtures.runtimes.tensorflow.cnn_options import ClassifierOptions
 from ipubench.models.tensorflow.cnn.blocks import cut_at
 from ipubench.models.tensorflow.cnn.classification import Network, build_classifier
 
-# The proportions that one pipeline stage is given: for convolutions and for matrix products.
+# The proportions of memory of one pipeline stage: for convolutions and for matrix products.
 PROPORTIONS_PER_SHARD = 2
 MAX_SEED = 2**31 - 1  # TensorFlow's seeds are int32
 
 
 @dataclass(frozen=True)
 class NetworkOptions(CaseConfig):
-    """Which network, at which batch size."""
+    """The network and its batch size."""
 
-    model: str = option(
-        "resnet", "family of networks", choices=("resnet", "resnext", "efficientnet")
-    )
-    model_size: str = option("50", "member of the family: 50, 101, B0, B4, ...")
+    model: str = option("resnet", "architecture", choices=("resnet", "resnext", "efficientnet"))
+    model_size: str = option("50", "its size: 50, 101, B0, B4, ...")
     image_size: int = option(0, "height and width of images in pixels; 0: as the model", minimum=0)
     micro_batch_size: int = option(1, "images per device step and replica", minimum=1)
     batch_norm: bool = option(False, "batch norms instead of group norms")
@@ -55,7 +53,7 @@ class Classifier(ClassifierOptions, NetworkOptions):
 
     @property
     def ipus(self) -> int:
-        """IPUs that the configuration needs: those of all replicas; 0 for a host."""
+        """IPUs of all replicas; 0 on a host."""
         return IPUS_OF_SYSTEM[self.system] and self.shards * self.replicas
 
     @property
@@ -65,7 +63,7 @@ class Classifier(ClassifierOptions, NetworkOptions):
 
     @property
     def network(self) -> Network:
-        """The network that the options stand for. Raises ValueError for an unknown one."""
+        """The network of the options. Raises ValueError for an unknown one."""
         efficientnet = self.model == "efficientnet"
         return Network(
             model=self.model,
@@ -85,11 +83,11 @@ class Classifier(ClassifierOptions, NetworkOptions):
         )
 
     def classifier(self) -> Callable[..., Any]:
-        """Return what builds the network: (tf, dtype=, group_norm=) -> Classifier."""
+        """Return a function that builds the network: (tf, dtype=, group_norm=) -> Classifier."""
         return partial(build_classifier, network=self.network, seed=self.seed)
 
     def check(self) -> None:
-        """Refuse what contradicts itself, and what the original would silently ignore."""
+        """Raise ValueError for contradictory options, and for what the original would ignore."""
         super().check()
         cut_at(self.network.unit_names, self.pipeline_splits)
         check_needs(self)

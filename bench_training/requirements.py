@@ -1,4 +1,4 @@
-"""Which options of an image classifier need which value of another, to have any effect."""
+"""Options of an image classifier that have an effect only with certain values of others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LARS: Needs = {"optimiser": ("LARS",)}
 STEPPED: Needs = {"lr_schedule": ("stepped",)}
 EXPONENTIAL: Needs = {"lr_schedule": ("exponential",)}
 POLYNOMIAL: Needs = {"lr_schedule": ("polynomial_decay_lr",)}
-#: Option -> options that it needs, and the values of these with which it has an effect.
+#: Option -> options that it needs, with the values that give it an effect.
 NEEDS: Dict[str, Needs] = {
     "groups": {"batch_norm": (False,)},
     "bn_decay": {"batch_norm": (True,)},
@@ -49,7 +49,7 @@ NEEDS: Dict[str, Needs] = {
 
 
 def check_needs(config: CaseConfig) -> None:
-    """Raise ValueError for an option that was changed where it has no effect."""
+    """Raise ValueError for a changed option that has no effect."""
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if value == field.default:
@@ -64,7 +64,7 @@ def check_needs(config: CaseConfig) -> None:
 
 
 def _text(value: Any) -> str:
-    """Return a value as ``--set`` takes it."""
+    """Return a value in the form of ``--set``."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):

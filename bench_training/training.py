@@ -1,4 +1,4 @@
-"""The options of training an image classifier in TensorFlow, and the recipe they stand for."""
+"""The options of training an image classifier in TensorFlow, and their recipe."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class RecipeOptions(Classifier):
     )
     abs_learning_rate: float = option(0.0, "the rate itself; 0: 2^N x global batch size")
     lr_schedule: str = option("stepped", "how the rate falls", choices=tuple(SCHEDULES))
-    warmup_epochs: float = option(5.0, "epochs in which the rate rises", minimum=0.0)
+    warmup_epochs: float = option(5.0, "epochs during which the rate rises", minimum=0.0)
     learning_rate_decay: float = option(0.1, "stepped: factor of each step", minimum=0.0)
     learning_rate_schedule: Tuple[float, ...] = option(
         (0.3, 0.6, 0.8, 0.9), "stepped: shares of the run at which the rate falls"
@@ -79,17 +79,17 @@ class RecipeOptions(Classifier):
     )
 
     def idle(self) -> Dict[str, str]:
-        """What is of real images, and what another option stands for."""
-        # One image that is repeated, or random ones, are not worth changing.
+        """Return unused options: those of real images, and those that others replace."""
+        # Repeated or random images are not worth changing.
         of_images = ("train_with_valid_preprocessing", "mixup_alpha", "cutmix_lambda")
-        unused = {} if self.data == "real" else dict.fromkeys(of_images, "it is of data=real")
+        unused = {} if self.data == "real" else dict.fromkeys(of_images, "it needs data=real")
         if self.optimiser == "LARS" and self.lars_weight_decay >= 0:
-            unused["weight_decay"] = "LARS has a lars_weight_decay of its own"
+            unused["weight_decay"] = "LARS uses lars_weight_decay"
         return {**super().idle(), **unused}
 
     @property
     def network(self) -> Network:
-        """The network, with what only training uses. Raises ValueError for an unknown one."""
+        """The network, with its training options. Raises ValueError for an unknown one."""
         return dataclasses.replace(
             super().network,
             bn_decay=self.bn_decay,
@@ -117,7 +117,7 @@ class RecipeOptions(Classifier):
 
     @property
     def recipe(self) -> Recipe:
-        """How the weights are trained. Raises ValueError for values without meaning."""
+        """How the weights are trained. Raises ValueError for invalid values."""
         return Recipe(
             optimiser=self.optimiser,
             momentum=self.momentum,
@@ -144,7 +144,7 @@ class RecipeOptions(Classifier):
                 self._weight_decay if self.lars_weight_decay < 0 else self.lars_weight_decay
             ),
             lars_skip_list=self.lars_skip_list,
-            # One image that is repeated, or random ones without labels, are not worth mixing.
+            # Repeated images, or random ones without labels, are not worth mixing.
             mixup_alpha=self.mixup_alpha if self.data == "real" else 0.0,
             cutmix_lambda=self.cutmix_lambda if self.data == "real" else 1.0,
             weight_average=self.weight_avg_exp,
@@ -174,7 +174,7 @@ class RecipeOptions(Classifier):
 
 @dataclass(frozen=True)
 class Training(TrainingOptions, RecipeOptions):
-    """One training configuration; an update is what the original calls a weight update."""
+    """One training configuration. An update is what the original calls a weight update."""
 
     mode: str = option("training", "what the case does", choices=("training",))
     data: str = option("real", "synthetic, generated or real images")
@@ -184,7 +184,7 @@ class Training(TrainingOptions, RecipeOptions):
 
     @property
     def updates_per_call(self) -> int:
-        """Weight updates of one host call of the original: about one logging interval."""
+        """Weight updates of one host call in the original: about one logging interval."""
         interval = max(1, self.updates_per_epoch // self.logs_per_epoch)
         calls = max(1, round(interval / self.batches_per_step))
         return interval if interval < self.batches_per_step else interval // calls
@@ -195,11 +195,11 @@ class Training(TrainingOptions, RecipeOptions):
         return data.records(self, self.micro_batch_size, self.pixels, augmented)
 
     def check(self) -> None:
-        """Refuse values without meaning, and processes of a host that would train together."""
+        """Raise ValueError for invalid values, and for several instances on a host."""
         super().check()
         if self.system == "host" and self.instances > 1:
             raise ValueError(
-                f"instances={self.instances}: instances that train together need IPUs, which "
+                f"instances={self.instances}: joint training of instances needs IPUs, which "
                 "exchange their gradients"
             )
         if self.system != "host" and self.pipeline_splits:

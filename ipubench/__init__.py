@@ -1,13 +1,13 @@
 """Graphcore's public benchmark programs as a pytest suite: measured, recorded, gated.
 
-The names below are what a bench file of one's own needs: ``from ipubench import cases, option``.
-``-p ipubench`` makes pytest take this module for a plugin, in any repository.
+Bench files import the names below: ``from ipubench import cases, option``. ``-p ipubench`` loads
+this module as a plugin, in any repository.
 
-In a checkout this folder holds links to the folders of the top level, so that every module has
-one name, here and where the project is installed: ``ipubench.plugins``, ``ipubench.fixtures``.
+In a checkout this folder has links to the top-level folders, so that every module has one name
+everywhere: ``ipubench.plugins``, ``ipubench.fixtures``.
 
-PYTEST_DONT_REWRITE, which pytest reads: a conftest.py, or the process of a host, may import this
-module before pytest takes it for a plugin.
+pytest reads the word PYTEST_DONT_REWRITE here: a conftest.py, or the process of a host, may import
+this module before pytest loads it as a plugin.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is asked for: client programs of servers want none of them."""
+    """Import a public name on first use: client programs of servers need none of them."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 
 def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
-    """Register what this project's own conftest.py names."""
+    """Register the plugins, as this project's own conftest.py does."""
     name = f"{__name__}.plugins"
     if not pluginmanager.has_plugin(name):
         pluginmanager.register(importlib.import_module(name), name)

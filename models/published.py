@@ -1,4 +1,4 @@
-"""Numbers that papers publish, for networks in any framework: plain data.
+"""Numbers from papers, for networks in any framework.
 
 EfficientNet: Tan and Le, arXiv 1905.11946. MEAN and DEVIATION are those of ImageNet's pixels scaled
 to 0..1, in the order red, green, blue.
@@ -13,13 +13,13 @@ DEVIATION = (0.229, 0.224, 0.225)
 
 
 class Stage(NamedTuple):
-    """One row of table 1 of the paper; the first block has the stride, the others 1."""
+    """One row of table 1 of the paper. The first block has the stride, the others 1."""
 
     blocks: int
     kernel: int
     stride: int
     channels: int
-    expands: bool = True  # the first stage's blocks are no wider inside
+    expands: bool = True  # the first stage's blocks have no expansion
 
 
 STAGES = (
@@ -31,12 +31,12 @@ STAGES = (
     Stage(4, 5, 2, 192),
     Stage(1, 3, 1, 320),
 )
-#: Before the first stage and behind the last one.
+#: Before the first stage, and after the last one.
 STEM_CHANNELS, HEAD_CHANNELS = 32, 1280
 
 
 class Scale(NamedTuple):
-    """How an EfficientNet differs from the smallest, and the images it takes."""
+    """The differences of an EfficientNet from the smallest, and its image size."""
 
     width: float
     depth: float

@@ -8,15 +8,15 @@ something to measure: other tests of a project do not pay for it.
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from typing import Any, Dict, Optional
 
 import pytest
 
+from ipubench.fixtures import devices
 from ipubench.fixtures.case.cases import MEASURING, REACHING
 from ipubench.fixtures.case.masking import parameter_name
-from ipubench.fixtures.devices import INHERIT_VARIABLE
+from ipubench.fixtures.command_line import PREFIX
 from ipubench.plugins.command_line import options, spelling
 from ipubench.plugins.command_line.words import MEASURING_OPTIONS, PART, given_arguments
 
@@ -33,7 +33,7 @@ MARKERS = (
     "popart: cases on PopART, or on a host its ONNX graphs",
     "torch: cases on PyTorch",
     "triton: cases behind a Triton Inference Server",
-    "spec: entries of a benchmarks.yml file (docs/how-to/benchmarks-yml.md)",
+    "spec: entries of a benchmarks.yml file",
     "ipus(n): cases whose configuration needs n IPUs",
     "sweep: cases that a usual run leaves out, run with --sweep",
     "quick: a few minutes across the whole suite (-m quick)",
@@ -59,8 +59,10 @@ class Waiting:
     """Registers plugins/session.py as soon as the command line or a test asks for it."""
 
     def __init__(self, defaults: Dict[str, Any]) -> None:
-        self._defaults = {k: v for k, v in defaults.items() if k not in MEASURING_OPTIONS}
+        measuring = [PREFIX + name for name in MEASURING_OPTIONS]
+        self._defaults = {k: v for k, v in defaults.items() if k not in measuring}
 
+    # Before pytest's terminal, its JUnit XML and pytest-xdist are configured.
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config: pytest.Config) -> None:
         """Begin at once in the suite itself, and where the command line asks for anything of ours.
@@ -74,7 +76,7 @@ class Waiting:
         _register(manager, "plugins.measure.benchmark_fixture")
         if (
             not manager.has_plugin("ipubench")  # -p ipubench
-            or INHERIT_VARIABLE in os.environ
+            or devices.borrows()
             or PART in getattr(config, "workerinput", {})
             or config.getoption("dist", "no") != "no"
             or any(word.split("::")[0].endswith((".yml", ".yaml")) for word in config.args)
@@ -91,6 +93,7 @@ class Waiting:
         value = getattr(config.option, dest)
         return value is not False and value != self._defaults[dest]
 
+    # Before pytest-xdist's own.
     @pytest.hookimpl(tryfirst=True, optionalhook=True)
     def pytest_xdist_auto_num_workers(self, config: pytest.Config) -> Optional[int]:
         """Return how many workers ``-n auto`` starts: one for each device."""

@@ -1,23 +1,23 @@
 """The course of a run: every hook of pytest that the plugin has, in the order in which they happen.
 
-A run reads its command line, chooses its cases and attaches its device; it measures, records and
-judges each case; then it shows and stores what it found, and ends.
+A run reads its command line, chooses its cases and attaches its device; for each case it
+measures, records and judges; then it stores and shows what it found, and ends.
 
 plugins/__init__.py registers this module as soon as there is something to measure.
 """
 
 from __future__ import annotations
 
-import contextlib
-from pathlib import Path
+import os
 from typing import Any, Dict, Generator, List, Optional
 
 import pytest
 
-from ipubench.fixtures.machine.garbage import end_without_collecting
+from ipubench.fixtures.machine.garbage import exit_without_garbage_collection
+from ipubench.fixtures.poplar.options import TF_FLAGS
 from ipubench.plugins.baseline import history
+from ipubench.plugins.baseline.runs import why_damaged
 from ipubench.plugins.benchmarks_yml import plugin as benchmarks_yml
-from ipubench.plugins.benchmarks_yml.cases import SpecFile
 from ipubench.plugins.command_line import refusals
 from ipubench.plugins.compare import (
     against_plugin,
@@ -30,21 +30,14 @@ from ipubench.plugins.compare import (
 )
 from ipubench.plugins.fleet import controller, worker
 from ipubench.plugins.listing import describe, dry_run
-from ipubench.plugins.measure import apart, found, instance, looking_inside, marked, memory
-from ipubench.plugins.processes import fresh
+from ipubench.plugins.measure import apart, base, found, instance, looking_inside, marked, memory
 from ipubench.plugins.report import plugin as reports
 from ipubench.plugins.report import terminal
-from ipubench.plugins.run import (
-    bounds,
-    interruption,
-    journal,
-    masked,
-    progress,
-    time_spent,
-    within,
-)
+from ipubench.plugins.run import interruption, journal, masked, progress, within
 from ipubench.plugins.run.exit_code import exit_code
 from ipubench.plugins.selection import datasets, deselect, expand, functions, order
+from ipubench.plugins.selection.selected import case_of
+from ipubench.plugins.state import Run, run_key, run_of
 
 # ------------------------------------------------------------------ what is asked for
 
@@ -55,144 +48,120 @@ def begin(config: pytest.Config) -> None:
     plugins/__init__.py calls this once the hooks below are registered: those of a controller of
     workers, which is registered here, come before them.
     """
-    end_without_collecting()
+    exit_without_garbage_collection()
     masked.remember_command_line(config)
     # What this process is: an instance, a fresh process, a worker, a controller, or the run itself.
-    instance.join_instances(config)
-    fresh.follow_parent(config)
+    member = instance.join_instances(config)
     controller.become_controller(config)
     worker.become_worker(config)
-    bounds.note_parent(config)
-    time_spent.start_clock(config)
-    apart.note_exported_flags(config)
     # What is asked of it.
     refusals.refuse_contradictions(config)
-    within.start_limit(config)
+    run = Run(config, expand.selection_of(config), member=member)
+    config.stash[run_key] = run
+    instance.direct_instances(run)
+    run.exported_flags = os.environ.get(TF_FLAGS)
+    run.limit = within.limit_of(config)
     reports.check_places(config)
     explain.refuse_without_gate(config)
-    against_plugin.prepare_other_side(config)
-    baseline_plugin.read_baseline(config)
-    policy.read_policy(config)
-    expand.parse_settings(config)
-    benchmarks_yml.read_files(config)
-    fresh_processes.reserve_gate_time(config)
-    counting.prepare(config)
+    against_plugin.prepare_other_side(run)
+    baseline_plugin.read_baseline(run)
+    policy.read_policy(run)
+    benchmarks_yml.read_files(run)
+    fresh_processes.reserve_gate_time(config, run.limit)
+    counting.prepare(run)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Make the progress line; handle SIGTERM and watch for results from now on."""
-    progress.make_progress(session)
-    found.watch_results(session)
-    interruption.handle_sigterm(session)
+    run = run_of(session.config)
+    run.progress = progress.Progress(session.config)
+    run.sigterm = interruption.handle_sigterm(session)
+    found.watch_results(run)
 
 
-# ------------------------------------------------------------------ choose the cases
-
-
-def pytest_collect_file(file_path: Path, parent: Any) -> Optional[SpecFile]:
-    """Collect a benchmarks.yml."""
-    return benchmarks_yml.collect_file(file_path, parent)
+# ------------------------------------------------------------------ a run chooses its cases,
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Make a case of each declared configuration, and of each entry of a benchmarks.yml."""
-    expand.parametrize_cases(metafunc)
-    benchmarks_yml.parametrize_entries(metafunc)
+    selection = run_of(metafunc.config).selection
+    expand.parametrize_cases(metafunc, selection)
+    benchmarks_yml.parametrize_entries(metafunc, selection)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Make a case of a test that measures."""
-    baseline_plugin.restore_case(item)
-    functions.make_case_of(item)
+    run = run_of(item.config)
+    baseline_plugin.restore_case(run, item)
+    functions.make_case_of(item, run.selection)
 
 
+# Inside of --lf's wrapper, which leaves out of a report what has passed before.
 @pytest.hookimpl(hookwrapper=True, trylast=True)
 def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, None]:
     """Note all cases of a file, also those that the command line does not name."""
     outcome = yield
-    functions.note_collected(collector, outcome.get_result())
+    functions.note_collected(collector, outcome.get_result(), run_of(collector.config).selection)
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Before ``-k``: add the names by which it finds a case."""
-    deselect.add_names(config, items)
+    deselect.add_names(items, run_of(config).selection)
 
 
+# After -k and -m.
 @pytest.hookimpl(trylast=True, specname="pytest_collection_modifyitems")
 def pytest_collection_modifyitems_last(config: pytest.Config, items: List[pytest.Item]) -> None:
-    """After ``-k`` and ``-m``: leave out what cannot run here, sort, and start the run."""
-    benchmarks_yml.leave_out_entries(config, items)
-    deselect.leave_out_unfit(config, items)
-    functions.refuse_idle_options(config, items)
+    """Leave out what cannot run here, sort, and open the journal."""
+    run = run_of(config)
+    benchmarks_yml.leave_out_entries(items, run.selection)
+    deselect.leave_out_unfit(config, items, run.selection)
+    functions.refuse_idle_options(config, items, run.selection)
     order.sort_cases(config, items)
-    controller.leave_out_larger(config, items)
-    journal.start_run(config, items)
+    controller.leave_out_larger(config, items, run.selection)
+    journal.start_run(run, items, why_damaged)
 
 
+# Before pytest's terminal, registered later, reports what was collected.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Check what the selected cases need, before pytest reports what it has collected."""
-    apart.choose_flags(session)
-    policy.check_markers(session)
-    journal.note_selection(session)
-    datasets.find_data(session)
-
-
-@pytest.hookimpl(trylast=True, specname="pytest_collection_finish")
-def pytest_collection_finish_last(session: pytest.Session) -> None:
-    """Share the time among the cases; check the commands of a benchmarks.yml."""
-    within.count_cases(session)
-    progress.expect_cases(session)
-    fresh_processes.share_gate_time(session)
-    benchmarks_yml.check_commands(session)
-    looking_inside.choose_folders(session)
+    """Check what the selected cases need, and share the time among them."""
+    config, items, run = session.config, session.items, run_of(session.config)
+    run.flags = apart.flags_of_most(items)
+    policy.check_markers(run.policy, items)
+    journal.note_selection(run, items)
+    datasets.find_data(config, items)
+    run.progress.expect_of(items)
+    run.gate_time = fresh_processes.gate_time_of(config, items)
+    if run.limit is not None:
+        run.limit.waiting = run.gate_time.cases
+    benchmarks_yml.check_commands(run, items)
+    looking_inside.choose_folders(run, items)
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Item]) -> List[str]:
     """Return lines for the header: what was left out, and what is about to happen."""
+    run = run_of(config)
     return [
-        *benchmarks_yml.unused_keys(config, items),
-        *deselect.what_was_left_out(config, items),
+        *benchmarks_yml.unused_keys(items),
+        *deselect.what_was_left_out(config, items, run.selection),
         *datasets.which_data(config),
-        *journal.where_results_go(config),
-        *baseline_plugin.what_the_gate_costs(config, items),
-        *against_plugin.what_is_compared(config, items),
-        *apart.why_cases_are_apart(config, items),
+        *journal.where_results_go(run),
+        *baseline_plugin.what_the_gate_costs(run, items),
+        *against_plugin.what_is_compared(run, items),
+        *apart.why_cases_are_apart(items),
     ]
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> Optional[bool]:
     """With ``--describe`` or ``--dry-run`` list the cases, and run none; else count them first."""
     listed = dry_run.list_commands(session) or describe.list_options(session)
     if not listed:
-        counting.count_cases(session)
+        counting.count_cases(run_of(session.config), session.items)
     return listed
 
 
-# ------------------------------------------------------------------ measure, record and judge each
-
-
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, None, None]:
-    """Begin a case in the journal and on the screen; count its time."""
-    with contextlib.ExitStack() as counting:
-        counting.enter_context(within.time_of_case(item))
-        counting.enter_context(fresh_processes.gate_time_of_case(item))
-        counting.enter_context(time_spent.clock_of_case(item))
-        progress.begin_line(item)
-        journal.begin_case(item)
-        bounds.lift_bounds(item)
-        yield
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Give the case its budget; results are this test's from now on."""
-    found.begin_test(item)
-    within.give_budget(item)
-    fresh_processes.forget_processes(item)
+# ------------------------------------------------------------------ attaches its device
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -200,40 +169,69 @@ def pytest_fixture_setup(
     fixturedef: Any, request: pytest.FixtureRequest
 ) -> Generator[None, None, None]:
     """Attach the device and make the data: the fixtures of fixtures/pytest_fixtures.py."""
-    name, config = fixturedef.argname, request.config
-    with bounds.waiting_for_device(name, config), time_spent.clock_of_fixture(name, config):
+    name, run = fixturedef.argname, run_of(request.config)
+    with run.bounds.lifted_for(name), run.spent.of_fixture(name):
         yield
 
 
+# ------------------------------------------------------------------ and for each case measures,
+# ------------------------------------------------------------------ records and judges it;
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, None, None]:
+    """Begin a case in the journal and on the screen; count its time."""
+    run, is_case = run_of(item.config), case_of(item) is not None
+    with within.time_of_case(run.limit, item), run.spent.of_test(is_case):
+        run.progress.begin_test(item)
+        journal.begin_case(run, item)
+        run.bounds.begin(item)
+        yield
+    if case_of(item) is not None:
+        run.gate_time.end()
+
+
+# Before a marker skips the test: a case that is skipped has had its share of the time.
 @pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Give the case its budget; results are this test's from now on."""
+    base.begin_test(item)
+    within.give_budget(run_of(item.config).limit, item)
+
+
 def pytest_runtest_call(item: pytest.Item) -> None:
     """Measure in a process of its own what has to be."""
     apart.measure_apart(item)
 
 
+# Outside of plugins for asynchronous tests, which put another function in the test's place.
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, None]:
     """Measure: the test calls the fixture ``meter`` (plugins/measure) or is marked to be timed."""
-    with marked.measured_function(pyfuncitem), memory.bounded_memory(pyfuncitem) as bounded:
-        with time_spent.clock_of_build(pyfuncitem):
+    run = run_of(pyfuncitem.config)
+    device = run.selection.device
+    with marked.measured_function(pyfuncitem), memory.bounded_memory(pyfuncitem, device) as bounded:
+        with run.spent.during("build"):
             outcome = yield
         bounded(outcome)
 
 
+# After pytest has called the test.
 @pytest.hookimpl(trylast=True, specname="pytest_runtest_call")
 def pytest_runtest_call_last(item: pytest.Item) -> None:
     """Record and judge what the case has measured."""
     found.record_results(item)
     explain.keep_release(item)
-    judge_plugin.judge_case(item)
+    judge_plugin.judge_case(run_of(item.config), item)
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     """Profile a case that has regressed while its device is still attached; count the teardown."""
-    with time_spent.clock_of_teardown(item):
-        explain.explain_regression(item)
-        found.end_test(item)
+    run = run_of(item.config)
+    with run.spent.during("close"):
+        explain.explain_regression(run, item)
+        run.item = None  # what a fixture measures as it is torn down is too late for the verdict
         yield
 
 
@@ -242,24 +240,29 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, Any, None]:
     """Record how the case ended: in JUnit XML, in the journal and on the screen."""
+    run = run_of(item.config)
     found.record_results(item)
     if call.when == "teardown":
-        found.complete_records(item)
-    interruption.end_case_that_caught(item)
-    reports.add_junit_properties(item, call)
+        found.complete_records(run, item)
+    if run.sigterm is not None:
+        run.sigterm.raise_again()
+    reports.add_junit_properties(run, item, call)
     outcome = yield
     report = outcome.get_result()
     masked.mask_report_of(item, report)
-    journal.end_case(item, call, report)
-    progress.end_line(item, report)
+    journal.end_case(run, item, call, report, base.state_of(item).names)
+    if case_of(item) is not None:
+        run.progress.reported(report, run.results, once=progress.once_of(run.spent))
 
 
+# Before pytest's terminal and its JUnit XML, registered later.
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_logreport(report: Any) -> None:
     """Mask what other plugins have added, such as the reason of an expected failure."""
     masked.mask_report(report)
 
 
+# As above.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collectreport(report: Any) -> None:
     """Mask the errors of files that cannot be collected."""
@@ -270,56 +273,71 @@ def pytest_collectreport(report: Any) -> None:
 def pytest_report_teststatus(report: Any, config: pytest.Config) -> Generator[None, Any, None]:
     """Show no letter for a case, which has a line of its own."""
     outcome = yield
-    outcome.force_result(progress.without_letter(report, config, outcome.get_result()))
+    outcome.force_result(run_of(config).progress.without_letter(report, outcome.get_result()))
 
 
-@pytest.hookimpl(tryfirst=True, optionalhook=True)
+@pytest.hookimpl(optionalhook=True)
 def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Optional[bool]:
     """Note pytest-timeout's timer, which does not count fresh processes."""
-    return bounds.set_timer(item, settings)
+    return run_of(item.config).bounds.set_timer(item, settings)
 
 
-@pytest.hookimpl(tryfirst=True, optionalhook=True)
+@pytest.hookimpl(optionalhook=True)
 def pytest_timeout_cancel_timer(item: pytest.Item) -> None:
     """Forget the timer."""
-    bounds.cancel_timer(item)
+    run_of(item.config).bounds.cancel_timer()
 
 
-# ------------------------------------------------------------------ show, store and end
+# ------------------------------------------------------------------ then stores, shows and ends
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Complete the journal and the lines below the table."""
-    progress.show_words(session)
-    interruption.note_early_end(session)
-    session.exitstatus = journal.end_selection(session)
-    benchmarks_yml.write_columns(session)
-    within.name_skipped(session)
-    found.name_late(session.config)
-    against_plugin.add_closing_lines(session)
-    policy.name_unused_patterns(session)
+    run = run_of(session.config)
+    run.progress.over = True
+    if run.sigterm is not None:
+        run.sigterm.finishing = True
+    ended = _end(session)
+    interruption.note_early_end(run, ended)
+    journal.end_selection(run)
+    benchmarks_yml.write_columns(run)
+    within.name_skipped(run.limit, run)
+    found.name_late(run)
+    against_plugin.add_closing_lines(run)
+    policy.name_unused_patterns(run)
 
 
+# After pytest has closed all fixtures.
 @pytest.hookimpl(trylast=True, specname="pytest_sessionfinish")
 def pytest_sessionfinish_last(session: pytest.Session) -> None:
-    """Store the baseline, the history and the report, now that all fixtures are closed."""
-    for store in (baseline_plugin.conclude_session, history.keep_run, reports.write_reports):
-        session.exitstatus = exit_code(session.exitstatus, store(session))
+    """Store the baseline, the history and the report."""
+    run = run_of(session.config)
+    for store in (baseline_plugin.conclude, history.keep_run, reports.write_reports):
+        store(run, _end(session))
+    _end(session)
 
 
+# After a conftest.py has added to it.
 @pytest.hookimpl(trylast=True, optionalhook=True)
 def pytest_benchmark_update_json(output_json: Dict[str, Any]) -> None:
     """Mask pytest-benchmark's own file."""
     masked.mask_json(output_json)
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Show the table, the verdicts and the closing lines."""
-    terminal.write_summary(terminalreporter, config)
+    terminal.write_summary(terminalreporter, run_of(config))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Restore the handler of SIGTERM."""
-    interruption.restore_sigterm(config)
+    """Restore the handler of SIGTERM, which has ended the run if it arrived."""
+    run = config.stash.get(run_key, None)  # none if the command line was refused
+    if run is not None and run.sigterm is not None:
+        run.terminated = run.sigterm.leave()
+        _end(run.sigterm.session)
+
+
+def _end(session: pytest.Session) -> int:
+    """Give the session the exit code that the run has so far; return it."""
+    session.exitstatus = exit_code(run_of(session.config), session.exitstatus)
+    return session.exitstatus

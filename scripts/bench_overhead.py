@@ -20,10 +20,11 @@ import pytest
 
 from ipubench.bench_inference.bench_cnn_torch import HOST
 from ipubench.fixtures.case.cases import cases
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.output import uncaptured
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.record.record import record_of
-from ipubench.plugins.run.results import run_key
+from ipubench.plugins.state import run_of
 from scripts.steps import kernel_cases, runtime_name, step_of
 
 KERNELS = kernel_cases()
@@ -114,14 +115,14 @@ def compare(
     name: str, repeat: int, ready: Ready, meter: Any, ratios: Dict[str, List[float]]
 ) -> None:
     """Measure both ways, in turns, and keep the ratio."""
-    seconds = meter.config.option.budget
+    seconds = options_of(meter.config).budget
     canary, bare = ready.step.canary(), 0.0
     if repeat % 2:
         bare = bare_rate(ready.run, canary, ready.items, seconds)
     meter(Prepared(ready.step), items=ready.items, unit="items")
     if not repeat % 2:
         bare = bare_rate(ready.run, canary, ready.items, seconds)
-    results = meter.config.stash[run_key].results
+    results = run_of(meter.config).results
     reported = record_of(results.benchmarks[meter.item.nodeid])["throughput"]["median"]
     ratios.setdefault(name, []).append(reported / bare)
 

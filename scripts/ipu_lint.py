@@ -332,7 +332,7 @@ def cases() -> Iterator[Tuple[str, Any, Any]]:
         seen: Set[str] = set()
         wanted = {"tensorflow", "tensorflow_serving"} & set(inspect.signature(function).parameters)
         for family in families(function) if wanted else ():
-            for config, tier in family.points:
+            for config, tier in family.configurations:
                 if tier == SWEEP or config.system == "host":
                     continue
                 changes: Dict[str, Any] = {"data": "synthetic"}

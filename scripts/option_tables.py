@@ -113,7 +113,7 @@ def _functions(package: ModuleType) -> Iterator[Tuple[Any, Type[CaseConfig]]]:
     for module in _modules(package):
         for name, function in inspect.getmembers(module, inspect.isfunction):
             if name.startswith("bench_") and function.__module__ == module.__name__:
-                config, _ = next(families(function)).points[0]
+                config, _ = next(families(function)).configurations[0]
                 yield function, type(config)
 
 

@@ -46,11 +46,18 @@ class Environment:
 
 ENVIRONMENTS = (
     Environment(
-        "constraints/py311.txt", "3.11", ("torch", "tensorflow", "onnx", "serving", "report", "dev")
+        "constraints/py311.txt",
+        "3.11",
+        ("suite", "torch", "tensorflow", "onnx", "serving", "report", "dev"),
     ),
-    Environment("constraints/py38.txt", "3.8", ("report",), ("hypothesis", "pytest-xdist")),
     Environment(
-        "constraints/tf26.txt", "3.8", (), ("hypothesis", "tensorflow", "tensorflow-probability")
+        "constraints/py38.txt", "3.8", ("suite", "report"), ("build", "hypothesis", "pytest-xdist")
+    ),
+    Environment(
+        "constraints/tf26.txt",
+        "3.8",
+        ("suite",),
+        ("hypothesis", "scipy", "tensorflow", "tensorflow-probability"),
     ),
 )
 

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 from ipubench import bench_kernels
-from ipubench.fixtures.case.cases import NO_AXES, Family
+from ipubench.fixtures.case.cases import NO_AXES, CaseSet
 from ipubench.fixtures.case.options import CaseConfig
 from ipubench.fixtures.data.provider import Data
 from ipubench.plugins.selection.selected import FRAMEWORKS
@@ -24,12 +24,12 @@ def _no_files(*_: str) -> Any:
 DATA = Data(_no_files)
 
 
-def families(function: Callable[..., None]) -> Iterator[Family]:
+def families(function: Callable[..., None]) -> Iterator[CaseSet]:
     """Yield what each entry of a bench function's ``@cases`` stands for."""
     for mark in function.pytestmark:  # type: ignore[attr-defined]  # @cases has set it
         axes = {key: values for key, values in mark.kwargs.items() if key not in NO_AXES}
         for entry in mark.args:
-            yield Family.of(entry, axes)
+            yield CaseSet.of(entry, axes)
 
 
 def runtime_name(function: Callable[..., None]) -> str:
@@ -84,7 +84,7 @@ def bench_functions(*packages: ModuleType) -> List[Callable[..., None]]:
     ]
 
 
-def _defaults(family: Family) -> Iterator[CaseConfig]:
-    for config, _ in family.points:
+def _defaults(family: CaseSet) -> Iterator[CaseConfig]:
+    for config, _ in family.configurations:
         if not family.swept and (config.system, config.data) == ("host", "synthetic"):
             yield dataclasses.replace(config, name=f"{config.name}-{config.mode}")

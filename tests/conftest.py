@@ -41,7 +41,7 @@ for name in [name for name in os.environ if name.startswith("PYTEST_XDIST")]:
 
 # TensorFlow decides about oneDNN when it is imported: tests ask for it where the suite does
 # (fixtures/devices/cpu.py), because without it gradients of grouped convolutions do not exist.
-if onednn.is_worth_asking(flags_of(CPUINFO)):
+if onednn.is_faster(flags_of(CPUINFO)):
     os.environ.setdefault(onednn.VARIABLE, "1")
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from typing import Dict, List, Set, Tuple
+from typing import Dict, List, Set
 from unittest.mock import Mock
 
 import pytest
@@ -18,8 +19,8 @@ import pytest
 from ipubench import plugins
 from ipubench.fixtures.machine.packages import version_of
 from scripts import install
-from tests.support.harness import ROOT, WITHOUT_OTHERS
-from tests.support.repository import IDENTITY
+from tests.support.harness import ROOT, WITHOUT_OTHERS, Outcome
+from tests.support.reader import DOCS
 
 TOP_LEVEL = ("plugins", "fixtures", "models", "bench_kernels", "bench_training", "bench_inference")
 # What a wheel must hold beside Python: read at run time, by the module beside it.
@@ -49,13 +50,12 @@ for path, several in names.items():
 heavy = {"torch", "tensorflow", "torchvision", "keras", "openvino", "PIL", "numpy"}
 print("HEAVY", *sorted(heavy & set(sys.modules)))
 """
-# As pip asks for a wheel, without a process of pip and its look at the metadata before.
-BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
 
 
 def copy_of_the_project(folder: Path) -> Path:
     """Return a copy of what a checkout holds, links as links."""
-    names = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT).decode().split("\0")
+    words = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.check_output(words, cwd=ROOT).decode().split("\0")
     for name in filter(None, names):
         source, target = ROOT / name, folder / name
         if source.exists():
@@ -89,22 +89,27 @@ def test_collecting_loads_no_module_under_two_names_and_no_framework() -> None:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this checkout."""
-    setuptools = pytest.importorskip("setuptools")
-    if int(setuptools.__version__.split(".")[0]) < 70:
-        pytest.skip("building a wheel without its own environment needs setuptools 70 or newer")
-    folder = tmp_path_factory.mktemp("wheel")
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with what a release uploads: the sdist, and the wheel that is built from it."""
+    pytest.importorskip("build", reason="needs build: make setup installs it")
+    folder = tmp_path_factory.mktemp("release")
     source = copy_of_the_project(folder / "source")
-    subprocess.run(
-        [sys.executable, "-c", BUILD, str(folder)],
-        cwd=source,
-        stdout=subprocess.DEVNULL,
-        check=True,
-        timeout=120,
-    )
-    (found,) = folder.glob("ipubench-*.whl")
+    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder / "dist")]
+    subprocess.run(build, cwd=source, stdout=subprocess.DEVNULL, check=True, timeout=120)
+    return folder / "dist"
+
+
+@pytest.fixture(scope="module")
+def wheel(distributions: Path) -> Path:
+    (found,) = distributions.glob("ipubench-*.whl")
     return found
+
+
+def test_an_index_would_take_what_a_release_uploads(distributions: Path) -> None:
+    pytest.importorskip("twine", reason="needs twine: make setup installs it")
+    files = sorted(map(str, distributions.iterdir()))
+    assert len(files) == 2
+    subprocess.run([sys.executable, "-m", "twine", "check", "--strict", *files], check=True)
 
 
 def test_the_wheel_holds_one_package_and_its_data(wheel: Path) -> None:
@@ -140,30 +145,46 @@ def test_an_installed_package_changes_nothing_in_a_project_of_its_own(
 
 
 def environment_with(wheel: Path, folder: Path) -> Path:
-    """Return the interpreter of an environment that has the wheel, and what we have installed."""
+    """Return the programs of an environment with the wheel, and with what we have installed."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    programs = folder / "bin"
+    python = str(programs / "python")
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-index"]
+    subprocess.run([*pip, "--no-deps", str(wheel)], check=True, timeout=120)
     (site,) = folder.glob("lib/python*/site-packages")
-    zipfile.ZipFile(wheel).extractall(site)
-    # Of a folder that is named so, .pth files are not read: ours is installed as editable.
+    # In a folder that is named so, .pth files are not read: ours is installed as editable.
     (site / "needed.pth").write_text(
         "\n".join(path for path in sys.path if path.endswith(site.name))
     )
-    return folder / "bin" / "python"
+    (programs / "pytest").write_text(
+        f"#!{python}\nimport sys\nfrom pytest import console_main\nsys.exit(console_main())\n"
+    )
+    (programs / "pytest").chmod(0o755)
+    return programs
 
 
 @pytest.mark.slow
-def test_the_example_project_measures_saves_gates_and_reports(wheel: Path, tmp_path: Path) -> None:
-    python = environment_with(wheel, tmp_path / "environment")
-    project = tmp_path / "project"
-    shutil.copytree(ROOT / "examples" / "text", project, ignore=shutil.ignore_patterns("results"))
-    outside = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    own = {**outside, "GIT_CONFIG_GLOBAL": os.devnull, "IPUBENCH_LEASE_DIR": str(tmp_path / "l")}
-    own["IPUBENCH_CACHE_DIR"] = str(tmp_path / "cache")
+def test_the_third_tutorial_works_with_an_installed_wheel(wheel: Path, tmp_path: Path) -> None:
+    programs = environment_with(wheel, tmp_path / "environment")
+    project = tmp_path / "text"
+    page = (DOCS / "tutorial" / "gate-in-ci.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^    ((?:cp|cd|git|pytest|ipubench-baseline) .*)$", page, re.MULTILINE)
+    own = {
+        **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_COUNT": "2",
+        **{"GIT_CONFIG_KEY_0": "user.name", "GIT_CONFIG_VALUE_0": "A"},
+        **{"GIT_CONFIG_KEY_1": "user.email", "GIT_CONFIG_VALUE_1": "a@example.org"},
+        "IPUBENCH_LEASE_DIR": str(tmp_path / "leases"),
+        "IPUBENCH_CACHE_DIR": str(tmp_path / "cache"),
+        "PYTEST_ADDOPTS": " ".join(WITHOUT_OTHERS),
+    }
     own.pop("PYTHONDONTWRITEBYTECODE", None)  # each module is compiled once
 
-    def run(*words: str) -> Tuple[int, str]:
+    def run(line: str, *more: str) -> Outcome:
         answer = subprocess.run(
-            words,
+            [*shlex.split(line), *more],
             cwd=project,
             env=own,
             stdout=subprocess.PIPE,
@@ -171,28 +192,40 @@ def test_the_example_project_measures_saves_gates_and_reports(wheel: Path, tmp_p
             timeout=300,
             check=False,
         )
-        return answer.returncode, answer.stdout.decode(errors="replace")
+        return Outcome(answer.returncode, answer.stdout.decode(errors="replace"))
 
-    few = (str(python), "-m", "pytest", *WITHOUT_OTHERS, "--budget=0.05")
-    code, said = run(*few, "--report=out", "--sweep")
-    assert code == 0 and "5 passed" in said, said
-    assert "  text-lines100-generated " in said and "  bench_sort-1000 " in said
+    def git(line: str) -> None:
+        assert line.startswith("git ")
+        run(line).assert_code(0)
+
+    copy, enter, init, add, commit, measure, switch, change, against, *later = lines
+    assert (copy, enter) == ("cp -r examples/text ../text", "cd ../text")
+    shutil.copytree(ROOT / "examples" / "text", project, ignore=shutil.ignore_patterns("results"))
+    for line in (init, add, commit):
+        git(line)
+    assert "5 passed" in run("pytest --budget=0.05 --sweep").assert_code(0).text
+    run(measure).assert_code(0).line("  text-lines1000-generated ")
+
+    (slower,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    code = (project / "wordcount.py").read_text()
+    start = code.index("    return collections.Counter(")
+    (project / "wordcount.py").write_text(code[:start] + slower)
+    git(switch)
+    git(change)
+    compared = run(against)
+    assert re.search(r"\(gate 5\.0%\): 1 (regressed|inconclusive)", compared.text), compared.text
+    assert "alternating processes" not in compared.text
+
+    main, save, back, gate, accept = later
+    git(main)
+    # Next to other tests most processes are disturbed.
+    run(save, "--keep-disturbed").assert_code(0).line("baseline with 1 case written to ")
+    git(back)
+    judged = run(gate, "--gate-cap=3")
+    assert re.search(r"\(gate 5\.0%\): 1 (regressed|inconclusive|pass)", judged.text), judged.text
     assert (project / "out" / "report.html").stat().st_size > 100_000
-    # What a round has need not be found again; a few short ones do.
-    short = (*few, "--batches-per-step=20", "--steps=8")
-    alone = ("-k", "sort-1000 and not 100000", "--processes=2", "--keep-disturbed")
-    code, said = run(*short, *alone, "--baseline-save=x")
-    assert code == 0 and "baseline with 1 case written to" in said, said
-
-    (project / ".gitignore").write_text("results/\n__pycache__/\nout/\nbaselines/\n")
-    for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "as it is"]):
-        assert run("git", *IDENTITY, *words)[0] == 0
-    slower = (project / "wordcount.py").read_text().replace("text.lower()", "text.lower() * 3")
-    (project / "wordcount.py").write_text(slower)
-    gate = ("--gate=10%", "--gate-cap=3")
-    code, said = run(*short, "-k", "lines10-", "--against=git:HEAD", *gate)
-    assert "1 regressed" in said or "1 inconclusive" in said, said
-    assert "alternating processes" not in said
+    journal = max((project / "results").glob("run-*.jsonl"), key=lambda path: path.stat().st_mtime)
+    run(accept.replace("run-TIME-PROCESS.jsonl", journal.name)).assert_code(0)
 
 
 def test_the_public_names_are_there_and_cost_nothing_until_asked_for() -> None:

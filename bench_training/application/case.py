@@ -15,7 +15,7 @@ from ipubench.models.tensorflow.cnn.named import build_named
 from ipubench.models.tensorflow.training.application import ApplicationRecipe
 from ipubench.models.tensorflow.training.application_schedules import LearningRate
 
-# What an optimiser's parameters are called in a recipe.
+# The recipe's names of an optimiser's parameters.
 LARS = {"weight_decay": "lars_weight_decay", "eeta": "lars_eeta", "epsilon": "lars_epsilon"}
 RMSPROP = {"base_decay_exponent": "rmsprop_base_decay_exponent", "epsilon": "rmsprop_epsilon"}
 RENAMED: Dict[str, Dict[str, str]] = {"sgd": {}, "lars": LARS, "rmsprop": RMSPROP}
@@ -26,12 +26,12 @@ class Application(ApplicationOptions):
     """One training or validation of the application."""
 
     def classifier(self) -> Callable[..., Any]:
-        """Return what builds the network: (tf, dtype=, group_norm=) -> Classifier."""
+        """Return a function that builds the network: (tf, dtype=, group_norm=) -> Classifier."""
         return partial(build_named, network=self.network, seed=self.seed)
 
     @property
     def recipe(self) -> ApplicationRecipe:
-        """How the weights are trained. Raises ValueError for values without meaning."""
+        """How the weights are trained. Raises ValueError for invalid values."""
         renamed = RENAMED[self.optimizer]
         parameters = {renamed.get(key, key): value for key, value in self.optimizer_params.items()}
         rate = LearningRate(
@@ -49,7 +49,7 @@ class Application(ApplicationOptions):
             optimizer=self.optimizer,
             weight_decay=self.weight_decay,
             l2_regularization=self.l2_regularization,
-            # As in the original, for the sum of so many replicas' gradients.
+            # As in the original, because the replicas' gradients are summed.
             loss_scaling=self.loss_scaling * self.replicas,
             auto_loss_scaling=self.auto_loss_scaling,
             label_smoothing=self.label_smoothing,
@@ -63,19 +63,19 @@ class Application(ApplicationOptions):
     # ------------------------------------------------------------------ data
 
     def feed(self, data: Data) -> ApplicationFeed:
-        """Return the images of the phase that is measured: training, else validation."""
+        """Return the images of the measured phase: training, otherwise validation."""
         if not self.training:
             return self.validation_feed(data)()
         return data.examples(self, self.micro_batch_size, training=True)
 
     def validation_feed(self, data: Data) -> Callable[[], ApplicationFeed]:
-        """Return what makes validation feeds; nothing is searched for before it is called."""
+        """Return a function that makes validation feeds. It searches for data only when called."""
         size = self.validation_batches.micro_batch_size
         return lambda: data.examples(self, size, training=False)
 
     @property
     def images_per_batch(self) -> int:
-        """Images of what one batch of the meter is: a weight update, or a batch of validation."""
+        """Images of one batch of the meter: a weight update, or a batch of validation."""
         batches = self.batches if self.training else self.validation_batches
         return batches.global_batch_size
 
@@ -87,18 +87,18 @@ class Application(ApplicationOptions):
 
     @property
     def warnings(self) -> Tuple[str, ...]:
-        """What will be another than asked for, one sentence each."""
+        """Effective values that differ from the given options, one sentence each."""
         found = [f"{name} is off: {reason}" for name, reason in rules.switched_off(self)]
         if self.training:
             found += [*self.batches.warnings, *self.program.warnings]
         return tuple(found)
 
     def idle(self) -> Dict[str, str]:
-        """Return the options that change nothing as the others are, each with the reason."""
+        """Return the options without effect in this configuration, with the reasons."""
         return {**super().idle(), **idle_options(self)}
 
     def check(self) -> None:
-        """Raise ValueError where options contradict each other."""
+        """Raise ValueError if options contradict each other."""
         super().check()
         rules.check(self)
         self.recipe.check()

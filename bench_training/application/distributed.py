@@ -1,7 +1,7 @@
-"""What poprun was told, where a user starts the suite by it, and how the options give way.
+"""Adapts the options to poprun's arguments, if a user starts the suite with poprun.
 
-He may start one instance. The suite's own start of poprun (``instances`` above 1) tells it what the
-options say.
+A user may start one instance. With ``instances`` above 1, the suite starts poprun itself, with the
+values of the options.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import warnings
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple, TypeVar
 
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.runtimes.data_parallel import join, popdist_instance
+from ipubench.fixtures.runtimes.data_parallel import initialise_popdist, popdist_instance
 from ipubench.fixtures.runtimes.tensorflow.application_options import ApplicationOptions
 
 Config = TypeVar("Config", bound=ApplicationOptions)
 
 
 class Job(NamedTuple):
-    """What poprun was told."""
+    """The values of poprun's arguments."""
 
     replicas: int  # of all instances
     instances: int
@@ -26,8 +26,8 @@ class Job(NamedTuple):
 
 
 def poprun_job() -> Optional[Job]:
-    """Return the job that this process is an instance of; None where poprun has not started it."""
-    if join() is None:
+    """Return the job of this process; None if poprun did not start it."""
+    if initialise_popdist() is None:
         return None
     popdist = popdist_instance()
     return Job(
@@ -38,9 +38,9 @@ def poprun_job() -> Optional[Job]:
 
 
 def under_poprun(config: Config, job: Optional[Job]) -> Config:
-    """Return the configuration with the job's replicas and instances, which win, with a warning.
+    """Return the configuration with the job's replicas and instances, and warn of changes.
 
-    Raises CaseError where the two cannot be together.
+    Raises CaseError if that is not possible.
     """
     if job is None:
         return config
@@ -48,7 +48,7 @@ def under_poprun(config: Config, job: Optional[Job]) -> Config:
     for text in texts:
         warnings.warn(text, stacklevel=2)
     try:
-        # The job decides how many IPUs there are, not the system that a preset was written for.
+        # The job determines the number of IPUs, not the system of the preset.
         dataclasses.replace(changed, system="ipu").check()
     except ValueError as error:
         raise CaseError(f"{config.name} under poprun: {error}") from error
@@ -60,16 +60,16 @@ def under_poprun(config: Config, job: Optional[Job]) -> Config:
 
 
 def changes(config: Config, job: Job) -> Tuple[Config, List[str]]:
-    """Return the configuration with the job's numbers, and a sentence for each that differed."""
+    """Return the configuration with the job's numbers, and a sentence for each change."""
     fits = config.measured_replicas == job.replicas
     replicas = config.replicas if fits else job.replicas
     values: Dict[str, Any] = {"replicas": replicas, "instances": job.instances}
-    # Where there is no training, the IPUs of a pipelined replica would hold further copies.
+    # Without training, the IPUs of a pipelined replica would hold additional replicas.
     if config.validation_num_replicas or not (fits or config.training):
         values["validation_num_replicas"] = job.replicas
     different = {name: new for name, new in values.items() if getattr(config, name) != new}
     texts = [
-        f"{name}={getattr(config, name)} is {new} instead: poprun was told so"
+        f"{name}={getattr(config, name)} becomes {new}, as given to poprun"
         for name, new in different.items()
     ]
     return dataclasses.replace(config, **different), texts
@@ -78,7 +78,7 @@ def changes(config: Config, job: Job) -> Tuple[Config, List[str]]:
 def _check_ipus(phase: str, shards: int, job: Job) -> None:
     if shards != job.ipus_per_replica:
         raise CaseError(
-            f"{phase} has {shards} IPUs a replica, and poprun was told --ipus-per-replica="
-            f"{job.ipus_per_replica}, which holds for the whole run: give it {shards}, and where "
+            f"{phase} has {shards} IPUs a replica, but poprun was given --ipus-per-replica="
+            f"{job.ipus_per_replica} for the whole run: give it {shards}, and if "
             "training is a pipeline also pipeline_validation_model=true or validation=false"
         )

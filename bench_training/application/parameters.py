@@ -1,6 +1,6 @@
-"""Options that are JSON objects: which names and values each optimiser, schedule and norm has.
+"""Options that are JSON objects: the names and values of each optimiser, schedule and norm.
 
-The original passes unknown names on and fails later, or not at all; here they are refused.
+The original accepts unknown names and fails later, or not at all; here they are errors.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ WRITTEN = {
 
 
 def check_parameters(config: TrainingOptions) -> None:
-    """Raise ValueError for a name or a value that an option does not have, or lacks."""
+    """Raise ValueError for a name or value that an option does not have, or that is missing."""
     optimizer, schedule = config.optimizer, config.lr_schedule
     given, warmup, norm = config.optimizer_params, config.lr_warmup_params, config.norm_layer
     _check("optimizer_params", given, OPTIMIZER[optimizer], f"optimizer={optimizer}")
@@ -100,6 +100,6 @@ def _fits(value: Any, kind: type) -> bool:
     if isinstance(value, bool):
         return False
     if kind is float:
-        # JSON and YAML have infinite numbers, and NaN.
+        # JSON and YAML also have infinite numbers and NaN.
         return isinstance(value, (int, float)) and abs(value) <= FLOAT32_MAX
     return isinstance(value, kind)

@@ -1,4 +1,4 @@
-"""Which options of the application contradict each other, and which give way.
+"""The rules of the application: contradictory options, and options that others override.
 
 The rules are those of the original program. Its two kinds of error keep their names; both are
 ValueErrors.
@@ -26,11 +26,11 @@ PROPORTIONS_PER_STAGE = 2
 
 
 class DimensionError(ValueError):
-    """A list has not the length that another option asks for."""
+    """Raised when a list does not have the length that another option requires."""
 
 
 class UnallowedConfigurationError(ValueError):
-    """Two options cannot be together."""
+    """Raised when two options contradict each other."""
 
 
 def check(config: ApplicationOptions) -> None:
@@ -57,7 +57,7 @@ def _check_group_norm(config: ApplicationOptions) -> None:
         return
     if group > 1:
         raise ValueError(
-            f"dbn_replica_group_size={group} is of batch norms, and norm_layer is a group_norm, "
+            f"dbn_replica_group_size={group} is for batch norms, and norm_layer is a group_norm, "
             "which needs no other replica's images: use 1"
         )
     key = next(key for key in GROUPS if norm.get(key))
@@ -71,7 +71,7 @@ def _check_group_norm(config: ApplicationOptions) -> None:
 
 
 def _check_rates(config: ApplicationOptions) -> None:
-    """Of rates as they were given: the recipe has them times the global batch."""
+    """Check the given rates: the recipe has them times the global batch."""
     given, size = config.lr_schedule_params, 1
     if config.lr_schedule == "stepped":
         name, rates = "values", given["values"]
@@ -91,7 +91,7 @@ def _check_program(config: ApplicationOptions) -> None:
     per_epoch = config.batches.updates_per_epoch(images.train_images)
     if not per_epoch and config.weight_updates_per_epoch < 0:
         raise ValueError(
-            f"the {images.train_images} images of {config.dataset} are no whole global batch of "
+            f"the {images.train_images} images of {config.dataset} are less than a global batch of "
             f"{config.batches.global_batch_size}: choose a smaller one, or set "
             "weight_updates_per_epoch"
         )
@@ -101,21 +101,21 @@ def _check_program(config: ApplicationOptions) -> None:
     batches = config.validation_batches
     if config.validation and not batches.micro_batches_per_epoch(images.validation_images):
         raise ValueError(
-            f"the {images.validation_images} validation images of {config.dataset} are no whole "
+            f"the {images.validation_images} validation images of {config.dataset} are less than a "
             f"batch of {batches.global_batch_size}: choose a smaller validation_micro_batch_size "
             "or fewer validation_num_replicas"
         )
 
 
 def _check_checkpoints(config: ApplicationOptions) -> None:
-    """Of synthetic data on IPUs none is kept: variables travel neither way."""
+    """Raise ValueError for checkpoints of synthetic data on IPUs, which return no variables."""
     kept = f"checkpoint_output_dir={config.checkpoint_output_dir}"
     if not config.checkpoint_output_dir:
         kept = "" if config.clean_dir or not config.ckpts_per_epoch else "clean_dir=False"
     if kept and config.training and config.system != "host" and config.data == "synthetic":
         raise ValueError(
-            f"{kept} with data=synthetic: weights that IPUs train so do not come back, and the "
-            "checkpoints would have those from before the training; use --data=generated"
+            f"{kept} with data=synthetic: IPUs then do not return trained weights, and the "
+            "checkpoints would contain the initial ones; use --data=generated"
         )
 
 
@@ -123,7 +123,7 @@ def _check_pipeline(config: ApplicationOptions) -> None:
     cut_at(config.network.unit_names, config.pipeline_splits)
     if config.recomputation and not config.pipeline_splits:
         raise ValueError(
-            "recomputation needs pipeline_splits: it keeps the activations between stages only"
+            "recomputation needs pipeline_splits: it keeps only the activations between stages"
         )
     mapping, stages = config.device_mapping, config.stages
     if mapping and len(mapping) != stages:
@@ -161,7 +161,7 @@ def _check_pipeline(config: ApplicationOptions) -> None:
 def _check_preprocessing(config: ApplicationOptions) -> None:
     if config.eight_bit_transfer and not config.accelerator_side_preprocess:
         raise UnallowedConfigurationError(
-            "eight_bit_transfer sends integers, which the host cannot have normalised: it needs "
+            "eight_bit_transfer sends integers, which the host cannot normalise: it needs "
             "accelerator_side_preprocess"
         )
     if config.fused_preprocessing and not config.accelerator_side_preprocess:
@@ -193,7 +193,7 @@ def _check_system(config: ApplicationOptions) -> None:
 
 
 def _check_validation_ipus(config: ApplicationOptions) -> None:
-    """Validation has the IPUs of the case, which are those of its system."""
+    """Check that validation fits into the IPUs of the case, which are those of its system."""
     copies, shards = config.validation_num_replicas, config.validation_shards
     if config.validation and copies * shards > config.ipus:
         raise ValueError(
@@ -205,7 +205,7 @@ def _check_validation_ipus(config: ApplicationOptions) -> None:
 
 
 def _check_groups(config: ApplicationOptions) -> None:
-    """Refuse IPUs that make no group: each phase would find that out only as it begins."""
+    """Raise ValueError if IPUs form no group, before a phase fails to attach."""
     phases = (
         ("training", config.training, config.ipus, "replicas or stages"),
         ("validation", config.validation, config.validation_ipus, "validation_num_replicas"),
@@ -214,18 +214,18 @@ def _check_groups(config: ApplicationOptions) -> None:
         own = ipus // config.instances
         if runs and own & (own - 1):
             raise ValueError(
-                f"{phase} takes {own} IPUs of a process, and IPUs are had in groups of 1, 2, 4, 8 "
+                f"{phase} takes {own} IPUs per process, but IPUs come in groups of 1, 2, 4, 8 "
                 f"and so on: choose other {option}"
             )
 
 
 def _check_host_replicas(config: ApplicationOptions) -> None:
-    """On a host each replica is a process, which exchanges gradients with the others."""
+    """Check the replicas on a host: each is a process that exchanges gradients."""
     replicas, group = config.replicas, config.dbn_replica_group_size
     if config.instances != 1:
         raise ValueError(
-            f"instances={config.instances}: on a host each of the replicas is a process of its "
-            "own; use replicas"
+            f"instances={config.instances}: on a host each of the replicas is a separate "
+            "process; use replicas"
         )
     if replicas > 1 and not config.training:
         raise ValueError(f"replicas={replicas}: a host validates in one process")
@@ -271,27 +271,27 @@ def _check_distribution(config: ApplicationOptions) -> None:
         )
 
 
-# ------------------------------------------------------------------ options that give way
+# ------------------------------------------------------------------ overridden options
 
 Config = TypeVar("Config", bound=ApplicationOptions)
 
 
 def switched_off(config: ApplicationOptions) -> Iterator[Tuple[str, str]]:
-    """Yield the options that others overrule, which are off then, each with the reason."""
+    """Yield the options that others switch off, with the reasons."""
     if config.pipeline_validation_model and not config.pipeline_splits:
         yield "pipeline_validation_model", "there are no pipeline_splits"
     if config.ckpt_all_instances and config.processes == 1:
         yield "ckpt_all_instances", "there is one instance"
     if config.accelerator_side_reduction and config.processes == 1:
-        reason = "there is one instance, which has nothing to reduce with others"
+        reason = "a single instance has nothing to reduce"
         yield "accelerator_side_reduction", reason
     if config.compile_only and config.on_demand:
         yield "on_demand", "compile_only attaches no IPU"
     if config.deterministic and config.shuffle and config.training:
-        yield "shuffle", "deterministic was asked for"
+        yield "shuffle", "deterministic is set"
 
 
 def settled(config: Config) -> Config:
-    """Return the configuration with what other options overrule."""
+    """Return the configuration without the options that others switch off."""
     values: Dict[str, Any] = {name: False for name, _ in switched_off(config)}
     return dataclasses.replace(config, **values)

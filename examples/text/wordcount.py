@@ -10,5 +10,5 @@ WORD = re.compile(r"[a-z']+")
 
 
 def count(text: str) -> Counter[str]:
-    """Return how often each word of a text occurs; upper case is lower case."""
+    """Return how often each word of a text occurs, ignoring case."""
     return collections.Counter(WORD.findall(text.lower()))

@@ -1,4 +1,4 @@
-"""Networks of one layer as ONNX graphs, which PopART, ONNX Runtime and PyTorch are given alike."""
+"""Single-layer networks as ONNX graphs, for PopART, ONNX Runtime and PyTorch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-# The newest operators that PopART takes, and the format of ONNX 1.6, which came with them.
+# The newest operators that PopART supports, and the format of ONNX 1.6, which introduced them.
 OPSET = 11
 IR_VERSION = 6
 INPUTS, OUTPUT, LABELS, LOSS = "inputs", "output", "labels", "loss"
@@ -26,7 +26,7 @@ TENSOR_TYPES = {
 
 @dataclass(frozen=True)
 class Network:
-    """A graph from ``inputs`` to ``output``, its weights as initializers, and how it is trained."""
+    """A graph from ``inputs`` to ``output``, its weights as initializers, and its loss."""
 
     proto: onnx.ModelProto
     loss: str
@@ -45,7 +45,7 @@ def single_layer(
     output_shape: Sequence[int],
     loss: str,
 ) -> Network:
-    """Return the network of one node, whose NumPy ``weights`` are cast to ``dtype``."""
+    """Return a network of one node. Its NumPy ``weights`` are cast to ``dtype``."""
     graph = helper.make_graph(
         [layer],
         layer.op_type.lower(),
@@ -72,7 +72,7 @@ def dtype_of(value: onnx.ValueInfoProto) -> str:
 
 
 def conv_output_size(size: int, kernel_size: int, padding: int, stride: int) -> int:
-    """Return the output's height or width for that of the input."""
+    """Return the output's height or width from the input's."""
     return (size + 2 * padding - kernel_size) // stride + 1
 
 
@@ -88,11 +88,11 @@ def conv_network(
     dtype: str,
     zeros: bool = False,
 ) -> Network:
-    """Return the network [B, C, height, width] -> [B, F, out_height, out_width].
+    """Return a network [B, C, height, width] -> [B, F, out_height, out_width].
 
-    ``filters`` [F, C, k, k] and ``bias`` [F] are uniform within sqrt(15 / (C height width)), as
-    in the original program, whose fan-in is the image instead of the kernel; or zeros. The loss is
-    the squared error to labels of the output's shape and type.
+    ``filters`` [F, C, k, k] and ``bias`` [F] are uniform within sqrt(15 / (C height width)), as in
+    the original program, which takes the image as fan-in instead of the kernel; or zeros. The loss
+    is the squared error to labels of the output's shape and type.
     """
     generator = np.random.RandomState(WEIGHT_SEED)
     bound = 0.0 if zeros else math.sqrt(15 / (channels * height * width))
@@ -119,11 +119,11 @@ def conv_network(
 def lstm_network(
     batch_size: int, timesteps: int, hidden_size: int, dtype: str, zeros: bool = False
 ) -> Network:
-    """Return the network [T, B, H] -> hidden states of every timestep [T, 1, B, H].
+    """Return a network [T, B, H] -> hidden states of each timestep [T, 1, B, H].
 
-    The weights, ``gate_weights`` for the inputs and ``recurrence_weights`` for the state, both
-    [1, 4H, H] with the gates in ONNX's order (input, output, forget, cell), are standard normal
-    values, or zeros. The loss is the negative log likelihood of labels int32 [T, 1, B].
+    The weights are ``gate_weights`` for the inputs and ``recurrence_weights`` for the state, both
+    [1, 4H, H] with the gates in ONNX's order (input, output, forget, cell). They are standard
+    normal values, or zeros. The loss is the negative log likelihood of labels int32 [T, 1, B].
     """
     generator = np.random.RandomState(WEIGHT_SEED)
     shape = (1, 4 * hidden_size, hidden_size)
@@ -140,7 +140,7 @@ def lstm_network(
     )
 
 
-Part = Tuple[List[onnx.NodeProto], onnx.ValueInfoProto]  # nodes and the labels they read
+Part = Tuple[List[onnx.NodeProto], onnx.ValueInfoProto]  # nodes and the labels that they read
 
 
 def with_loss(network: Network) -> onnx.ModelProto:
@@ -157,7 +157,7 @@ def with_loss(network: Network) -> onnx.ModelProto:
 
 
 def _negative_log_likelihood(output: onnx.ValueInfoProto) -> Part:
-    """The sum of -log(softmax(output)[label]) over all positions; classes are the last axis.
+    """Return the sum of -log(softmax(output)[label]) over all positions; classes are the last axis.
 
     Labels are int32 of the output's shape without that axis.
     """
@@ -174,9 +174,9 @@ def _negative_log_likelihood(output: onnx.ValueInfoProto) -> Part:
 
 
 def _squared_error(output: onnx.ValueInfoProto) -> Part:
-    """The sum of (softmax(output) - labels)^2; labels have the output's shape and type.
+    """Return the sum of (softmax(output) - labels)^2; labels have the output's shape and type.
 
-    The axis is the default of this opset, 1: each image's softmax is over all its elements.
+    The axis is this opset's default, 1: the softmax is over all elements of an image.
     """
     nodes = [
         helper.make_node("Softmax", [OUTPUT], ["probabilities"]),

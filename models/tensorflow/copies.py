@@ -1,4 +1,4 @@
-"""A copy of a network in TensorFlow with other parts."""
+"""Copies a TensorFlow network with some parts replaced."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any, Callable
 
 
 def copy_with(tf: Any, part: Any, replaced: Callable[[Any], Any]) -> Any:
-    """Return a copy of a layer in which ``replaced(part)`` stands for each part that it changes.
+    """Return a copy of a layer in which ``replaced(part)`` replaces each part that it changes.
 
-    Looks into modules, lists and tuples. The layer itself is left alone.
+    Searches modules, lists and tuples. The layer itself is unchanged.
     """
     found = replaced(part)
     if found is not part:
@@ -21,6 +21,6 @@ def copy_with(tf: Any, part: Any, replaced: Callable[[Any], Any]) -> Any:
     twin = copy.copy(part)
     for name, value in vars(part).items():
         if not name.startswith("_self_"):  # TensorFlow's own records of checkpoints
-            # Past tf.Module's __setattr__, which would track the replacement.
+            # Bypasses tf.Module's __setattr__, which would track the replacement.
             vars(twin)[name] = copy_with(tf, value, replaced)
     return twin

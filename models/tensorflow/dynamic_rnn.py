@@ -1,10 +1,10 @@
-"""Recurrent layers in the form that the original programs give an IPU: TensorFlow's dynamic_rnn.
+"""Recurrent layers as the original programs run them on an IPU: TensorFlow's dynamic_rnn.
 
-Each timestep multiplies its inputs and the state together, [x, h] W + b, and computes in one type;
-in training the weights' gradient is summed timestep by timestep. A host has a faster form
-(recurrent.py). Two things differ from the originals: the loops count to a number that is known,
-back in time too, so that Poplar makes repeats of them, and the gradient keeps the products and
-computes the gates again, where TensorFlow's keeps the gates.
+Each timestep multiplies its inputs and the state in one product, [x, h] W + b, and computes in one
+type; training sums the weights' gradient timestep by timestep. A host has a faster form
+(recurrent.py). Two things differ from the originals: loops have a known number of iterations, also
+backwards in time, so that Poplar turns them into repeats; and the gradient keeps the products and
+recomputes the gates, while TensorFlow's keeps the gates.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Cell(ABC):
 
     @abstractmethod
     def forward(self, x: Any, state: State, weights: State) -> Tuple[State, State]:
-        """Return the next state, and what the gradient needs of this timestep."""
+        """Return the next state, and what the gradient needs from this timestep."""
 
     @abstractmethod
     def backward(
@@ -35,7 +35,7 @@ class Cell(ABC):
 class OneProduct(Cell):
     """A cell with one product, of weights (kernel [I + H, G], bias [G]).
 
-    ``gates``: (sums [B, G], *memory) -> the next state.
+    ``gates`` maps (sums [B, G], *memory) to the next state.
     """
 
     def __init__(self, tf: Any, gates: Callable[..., State]) -> None:
@@ -61,7 +61,7 @@ class OneProduct(Cell):
 
 
 def affine(tf: Any, parts: Sequence[Any], kernel: Any, bias: Any) -> Any:
-    """Return [parts] kernel + bias, of parts [B, N] side by side."""
+    """Return [parts] kernel + bias, for parts [B, N] side by side."""
     return tf.nn.bias_add(tf.matmul(tf.concat(parts, 1), kernel), bias)
 
 
@@ -86,9 +86,9 @@ def dynamic_rnn(
     form: Form,
     of_inputs: bool = False,
 ) -> Any:
-    """Return the hidden states [T, B, H] of a layer on inputs [T, B, I], from a first state.
+    """Return the hidden states [T, B, H] of a layer on inputs [T, B, I], from an initial state.
 
-    Without ``training`` no gradient; the gradient of the inputs only with ``of_inputs``.
+    Without ``training`` there is no gradient; the inputs have one only with ``of_inputs``.
     """
     count = len(state)
 

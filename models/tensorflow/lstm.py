@@ -24,9 +24,9 @@ def lstm_layer(
     """Return the layer: inputs [T, B, features] -> hidden states [T, B, size], or the last one.
 
     Weights are Glorot uniform, gates in the order input, forget, cell, output. The forget gate's
-    bias starts at 1, the others at 0 (Jozefowicz et al., 2015). ``fused``: on the SDK's fused
-    layer, which is the same; ``half_partials`` tells it to sum in float16. ``of_inputs``: training
-    needs the gradient of the inputs, as that of a layer on another.
+    bias starts at 1, the others at 0 (Jozefowicz et al., 2015). ``fused`` selects the SDK's equal
+    fused layer; with ``half_partials`` it sums in float16. ``of_inputs``: training needs the
+    gradient of the inputs, as in a stack of layers.
     """
 
     def gates(sums: Any, memory: Any) -> Tuple[Any, Any]:

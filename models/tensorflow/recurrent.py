@@ -1,8 +1,8 @@
-"""Recurrent layers over time: the loop, and a gradient that leaves little to do at each timestep.
+"""Recurrent layers over time: the loop, and a gradient with little work per timestep.
 
-A cell is what happens after a timestep's matrix product. As single operations it costs a CPU more
-than the product in 16 bits, so on a host XLA makes one kernel of it (a batch of 512 sequences, two
-layers of 256 units: 1.8 times as fast).
+A cell is the part of a timestep after its matrix product. As single operations it takes a CPU
+longer than the product in 16 bits, so on a host XLA compiles it into one kernel (a batch of 512
+sequences, two layers of 256 units: 1.8 times as fast).
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ Step = Callable[[State, State], Tuple[State, State]]
 #: (inputs' part, state's product, *memory) -> (hidden state, *memory); memory is float32.
 Cell = Callable[..., State]
 
-# Of more timesteps XLA would compile for minutes.
+# XLA would compile longer sequences for minutes.
 LONGEST_UNROLLED = 32
 
 
 class Form(NamedTuple):
     """How a layer becomes operations of its device."""
 
-    #: XLA makes one kernel of the cell.
+    #: XLA compiles the cell into one kernel.
     fuse: bool = True
     #: A longer sequence is a loop in the graph.
     longest_unrolled: int = LONGEST_UNROLLED
     #: A loop stores 16 bits as 32: XLA converts a whole 16-bit array to write one timestep.
     wide: bool = False
-    #: As the original programs, see dynamic_rnn.py.
+    #: As in the original programs, see dynamic_rnn.py.
     dynamic: bool = False
 
 
 def form_for(system: str, xla: bool, training: bool) -> Form:
-    """Return the form for a host, its whole loop compiled by XLA or not, or for an IPU.
+    """Return the form for an IPU, or for a host with or without a loop compiled by XLA.
 
-    Unrolled, XLA makes one kernel of each timestep's product and of what makes its weights, which
-    training changes: converted or cut out once a timestep, in kernels that it shares out to threads
-    for less work than waking them takes. The loop takes 0.4 to 1.0 of the time (5 timesteps of 128
-    units on a CPU with AVX512_BF16). Inference, whose weights are constants, takes 1.2 of it.
+    If unrolled, XLA makes one kernel of each timestep's product and of the computation of its
+    weights, which training changes: they are converted or sliced once per timestep, in kernels that
+    take less time than waking their threads. The loop takes 0.4 to 1.0 of the time (5 timesteps of
+    128 units on a CPU with AVX512_BF16). For inference, with constant weights, it would take 1.2.
     """
     if system != "host":
-        # The whole program is compiled there anyway, and must fit into the memory of the tiles.
+        # The whole program is compiled there, and must fit into the memory of the tiles.
         return Form(fuse=False, longest_unrolled=0, dynamic=True)
     return Form(wide=xla, longest_unrolled=0 if xla and training else LONGEST_UNROLLED)
 
@@ -52,19 +52,20 @@ def inputs_part(tf: Any, inputs: Any, kernel: Any, bias: Any, training: bool, fo
     shape = [timesteps, batch_size, kernel.shape[1]]
     sums = product(tf, tf.reshape(inputs, [-1, features]), kernel, form)
     if training:
-        # Not next to the product: TensorFlow would fuse the two into an operation that is slow on
-        # a CPU unless the weights are constant.
+        # Not next to the product: TensorFlow would fuse the two into an operation that is slow on a
+        # CPU unless the weights are constant.
         return tf.nn.bias_add(tf.reshape(sums, shape), bias)
     return tf.reshape(tf.nn.bias_add(sums, bias), shape)
 
 
 def parts_in_loop(inputs: Any, training: bool, form: Form) -> bool:
-    """Whether a layer on inputs [T, B, I] multiplies each timestep's inputs in its own turn.
+    """Return whether a layer should multiply the inputs timestep by timestep.
 
-    A loop compiled by XLA has to write and read the parts of all timesteps, so one product for all
-    pays only where the kernel is long and few sequences use it (measured in float32 on a CPU with
-    AVX2, 256 units, 200 timesteps: 16 features 1.25 to 1.6 times as fast in turns, from 1 to 128
-    sequences; 256 features 0.7 times with 4 sequences, 1.2 with 64, 1.4 with 128).
+    A loop compiled by XLA has to write and read the products of all timesteps, so a single product
+    is faster only if the kernel is long and few sequences use it (measured in float32 on a CPU with
+    AVX2, 256 units, 200 timesteps: with 16 features, timestep by timestep was 1.25 to 1.6 times as
+    fast, for 1 to 128 sequences; with 256 features 0.7 times for 4 sequences, 1.2 for 64, 1.4 for
+    128).
     """
     timesteps, batch_size, features = inputs.shape
     looped = form.wide and not training and timesteps > form.longest_unrolled
@@ -81,13 +82,13 @@ def layer(
     training: bool,
     form: Form,
 ) -> Any:
-    """Return the hidden states [T, B, H] of a layer on inputs [T, B, I], as ``recurrence`` does.
+    """Return the hidden states [T, B, H] of a layer on inputs [T, B, I], like ``recurrence``.
 
     ``variables``: kernel [I, G] and bias [G] for the inputs, and [H, G] for the hidden state.
     """
     kernel, bias, weights = map(tf.convert_to_tensor, variables)
     if not parts_in_loop(inputs, training, form):
-        # One product for all timesteps; only the state's product has to wait its turn.
+        # One product for all timesteps; only the state's product must wait.
         parts = inputs_part(tf, inputs, kernel, bias, training, form)
         return recurrence(tf, cell, parts, weights, memory, training=training, form=form)
 
@@ -110,11 +111,12 @@ def recurrence(
     form: Form,
     part_of: Optional[Callable[[Any], Any]] = None,
 ) -> Any:
-    """Return the hidden states [T, B, H] of a layer with one product a timestep.
+    """Return the hidden states [T, B, H] of a layer with one product per timestep.
 
-    ``parts`` [T, B, G]: what the inputs contribute; or, without ``training``, of what ``part_of``
-    makes a timestep's part. ``weights`` [H, G]: what the hidden state, zero at first, is multiplied
-    with; ``memory``: what else the cell carries, at first. Without ``training`` no gradient.
+    ``parts`` [T, B, G] are the inputs' contributions; without ``training``, ``part_of`` may compute
+    a timestep's contribution from them. ``weights`` [H, G] multiply the hidden state, which starts
+    at zero. ``memory`` is the initial value of the cell's other state. Without ``training`` there
+    is no gradient.
     """
     compiled = one_kernel(tf, cell, form)
     hidden = tf.zeros([parts.shape[1], weights.shape[0]], weights.dtype)
@@ -131,7 +133,7 @@ def recurrence(
         return scan(tf, forward, (hidden, *memory), [parts], form)[1][0]
 
     def slopes_of_cell(part: Any, product: Any, *rest: Any) -> State:
-        """Return the gradients for the product, and so for the part, and for the memory."""
+        """Return the gradients for the product, which are also the part's, and for the memory."""
         before, slopes = rest[: len(memory)], rest[len(memory) :]
         with tf.GradientTape() as tape:
             tape.watch([product, *before])
@@ -154,7 +156,7 @@ def recurrence(
             last = (tf.zeros_like(hidden), *(tf.zeros_like(value) for value in memory))
             sequences = [slopes, parts, *saved]
             _, (slope,) = scan(tf, backward, last, sequences, form, reverse=True)
-            # The state before the first timestep is zero: it adds nothing.
+            # The state before the first timestep is zero, so it adds nothing.
             return slope, over_time(tf, hiddens[:-1], slope[1:], form)
 
         return hiddens, gradient
@@ -171,12 +173,12 @@ def product(tf: Any, left: Any, right: Any, form: Form, **transpose: bool) -> An
 
 
 def factor_of(tf: Any, weights: Any, form: Form) -> Any:
-    """Return weights as the products of all timesteps use them, converted once."""
+    """Return weights in the type of all timesteps' products, converted once."""
     return tf.cast(weights, tf.float32) if form.wide else weights
 
 
 def over_time(tf: Any, factors: Any, slopes: Any, form: Form) -> Any:
-    """Return the gradient [H, G] for weights by which each timestep multiplies a factor.
+    """Return the gradient [H, G] of weights that multiply a factor in each timestep.
 
     ``factors`` [T, B, H], ``slopes`` [T, B, G]: one product over all timesteps, not a sum of T.
     """
@@ -186,7 +188,7 @@ def over_time(tf: Any, factors: Any, slopes: Any, form: Form) -> Any:
 
 
 def one_kernel(tf: Any, function: Callable[..., Any], form: Form) -> Callable[..., Any]:
-    """Return a function of tensors as one kernel compiled by XLA, or as it is."""
+    """Return a function of tensors, compiled by XLA into one kernel if the form fuses."""
     if not form.fuse:
         return function
     compiled: Callable[..., Any] = tf.function(function, jit_compile=True, autograph=False)
@@ -201,9 +203,9 @@ def scan(
     form: Form,
     reverse: bool = False,
 ) -> Tuple[State, List[Any]]:
-    """Run ``step`` over tensors [T, ...], in turn; return the last state, and outputs [T, ...].
+    """Run ``step`` over tensors [T, ...] in sequence; return the last state, and outputs [T, ...].
 
-    ``reverse`` starts at the last timestep; outputs stand where their inputs do.
+    ``reverse`` starts at the last timestep; outputs have the positions of their inputs.
     """
     run = _unrolled if sequences[0].shape[0] <= form.longest_unrolled else _looped
     return run(tf, step, state, sequences, form, reverse)
@@ -236,15 +238,15 @@ def _looped(
         return tf.TensorArray(dtype, timesteps, element_shape=output.shape)
 
     if form.wide or form.dynamic:
-        # For a timestep before the loop XLA would convert the weights once more; an IPU would hold
+        # For a timestep before the loop XLA would convert the weights again, and an IPU would store
         # its program twice.
         specs = tuple(tf.TensorSpec(sequence.shape[1:], sequence.dtype) for sequence in sequences)
         traced = tf.function(step, autograph=False).get_concrete_function(state, specs)
         first, looks = 0, traced.structured_outputs[1]
         arrays = tuple(map(array_for, looks))
     else:
-        # A first timestep before the loop tells what the outputs look like, and its product with a
-        # state that is zero goes away.
+        # A first timestep before the loop shows the shapes of the outputs, and its product with a
+        # zero state is optimised away.
         state, looks = step(state, here(0))
         first, arrays = 1, tuple(array_for(output).write(at(0), output) for output in looks)
 
@@ -256,8 +258,8 @@ def _looped(
         )
         return count + 1, state, written
 
-    # No maximum_iterations, which would be a second counter: Poplar makes a repeat of a loop with
-    # one condition, and else evaluates both on the device at each timestep.
+    # No maximum_iterations, which would be a second counter: Poplar turns a loop with one condition
+    # into a repeat; otherwise it evaluates both on the device at each timestep.
     _, state, arrays = tf.while_loop(
         lambda count, *_: count < timesteps,
         body,
@@ -268,7 +270,7 @@ def _looped(
 
 
 def part_at(tf: Any, parts: Any, number: Any) -> Any:
-    """Return one part [...] of several [N, ...], sharing their memory; tf.gather would copy it.
+    """Return one slice [...] of a tensor [N, ...] without a copy, unlike tf.gather.
 
     Slices by brackets have no static shape under the XLA of TensorFlow 2.6.
     """
@@ -282,10 +284,10 @@ def gate_weights(
 ) -> List[Any]:
     """Return variables [I, GH] for inputs and [H, GH] for the state, each Glorot uniform.
 
-    ``dynamic``: one variable [I + H, GH] of both, as the original programs have it.
+    With ``dynamic``, one variable [I + H, GH] of both, as in the original programs.
     """
     glorot = tf.keras.initializers.GlorotUniform
-    # Initialisers exist in float32 for every TensorFlow, in 16 bits not for all.
+    # Every TensorFlow has initialisers in float32, but not all in 16 bits.
     draws = [glorot()([rows, gates * size]) for rows in (features, size)]
     return [tf.Variable(tf.cast(d, dtype)) for d in ([tf.concat(draws, 0)] if dynamic else draws)]
 
@@ -293,7 +295,7 @@ def gate_weights(
 def sequence_loss(tf: Any, output: Any, labels: Any, form: Form) -> Any:
     """Return the mean softmax cross-entropy of hidden states [T, B, H] against labels [T, B, H].
 
-    In float32, or as the original programs in the states' type.
+    In float32, or with ``dynamic`` in the states' type, as in the original programs.
     """
     dtype = output.dtype if form.dynamic else tf.float32
     logits, labels = (tf.cast(part, dtype) for part in (output, labels))

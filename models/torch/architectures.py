@@ -1,4 +1,4 @@
-"""The image classification networks that there are, and what may replace their norms."""
+"""The image classification networks, and the replacements of their norms."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Dict
 
 @dataclass(frozen=True)
 class Architecture:
-    """Where a network and its published weights come from, and the image size it takes."""
+    """The source of a network and its published weights, and its image size."""
 
     family: str  # torchvision, or the module of this package that has the network
-    variant: str  # function of torchvision.models, or variant of the family
+    variant: str  # function of torchvision.models, or variant of the network
     image_size: int = 224
     pretrained: str = ""  # address of the published weights; torchvision has its own
     gain: float = 2.0  # of random weights; a ResNet adds up too many branches for more than 1
-    # The same network elsewhere, which scripts/compare_peers measures beside ours.
+    # The same network elsewhere, for comparison by scripts/compare_peers.
     in_torchvision: str = ""  # unless the network is torchvision's own
     in_timm: str = ""
 
@@ -64,7 +64,7 @@ ARCHITECTURES: Dict[str, Architecture] = {
 
 @dataclass(frozen=True)
 class Norm:
-    """The normalisation layers of a network; anything but ``batch`` replaces its batch norms."""
+    """The normalisation layers of a network; all except ``batch`` replace its batch norms."""
 
     kind: str = "batch"  # batch, group or none
     groups: int = 32

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-# What a message about missing weights ends in.
+# The advice in messages about missing weights.
 _WITHOUT = "use --set=weights=PATH or --set=random_weights=true"
 
 
@@ -29,14 +29,14 @@ def build_classifier(
 ) -> nn.Module:
     """Build a network in evaluation mode, float32.
 
-    ``weights`` is the path of a state dictionary of this very network; without it the weights are
-    seeded random numbers or, with ``random_weights`` false, the published ones from the local torch
-    cache. ``expand_ratio`` and ``group_dim`` change an EfficientNet (see its class).
-    ``input_padding`` gives the first convolution a fourth, zero channel and keeps the results.
+    ``weights`` is the path of a state dictionary of this network. Without it the weights are seeded
+    random numbers or, with ``random_weights`` false, the published ones from the local torch cache.
+    ``expand_ratio`` and ``group_dim`` change an EfficientNet (see its class). ``input_padding``
+    gives the first convolution a fourth, zero channel without changing the results.
 
     Raises ValueError for weights that are missing, do not fit or were never published, for groups
-    that do not divide a layer's channels, and without torchvision for networks of its layers. The
-    caller's random state is kept.
+    that do not divide a layer's channels, and without torchvision for networks with its layers. The
+    caller's random state does not change.
     """
     import torch
 
@@ -44,7 +44,7 @@ def build_classifier(
     from ipubench.models.torch.norms import apply_norm
 
     with torch.random.fork_rng(devices=[]):
-        # The generator of CPUs only: torch.manual_seed would seed a GPU's too.
+        # Only the CPU's generator: torch.manual_seed would also seed a GPU's.
         torch.default_generator.manual_seed(seed)
         with torch.device("meta"):  # the weights are drawn once, below
             network = _untrained(model, expand_ratio, group_dim)
@@ -66,14 +66,14 @@ def build_classifier(
 
 
 def pretrained_path(model: str) -> Path:
-    """Return the published weights' file in the local torch cache; ValueError if it is missing."""
+    """Return the published weights' file in the local torch cache. Raises ValueError if missing."""
     import torch
 
     architecture = ARCHITECTURES[model]
     url = architecture.pretrained
     if architecture.family == "torchvision":
         models = _torchvision_models(model)
-        # The first weights that were published are those of the original program.
+        # The original program uses the first weights that were published.
         url = str(models.get_model_weights(architecture.variant).IMAGENET1K_V1.url)
     if not url:
         raise ValueError(f"no pretrained weights of {model} are published; {_WITHOUT}")
@@ -110,7 +110,8 @@ def _torchvision_models(model: str) -> Any:
     except ImportError as error:
         import torch
 
-        # Alone, pip would take the newest with its PyTorch, and PopTorch needs the one it has.
+        # Without a version, pip would install the newest with its PyTorch, but PopTorch needs its
+        # own.
         raise ValueError(
             f"{model} has layers of torchvision, which cannot be imported: {error}; "
             f"pip install torchvision torch=={torch.__version__} adds the one of this PyTorch"

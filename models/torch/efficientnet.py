@@ -1,9 +1,9 @@
 """EfficientNet (Tan and Le, arXiv 1905.11946): [N, 3, S, S] images to [N, 1000] logits.
 
-As its weights were trained in TensorFlow: "SAME" padding, and batch norms with epsilon 1e-3.
+Its weights were trained in TensorFlow, so it has "SAME" padding and batch norms with epsilon 1e-3.
 Layers have the names of timm's ``tf_efficientnet`` networks, whose state dictionaries fit.
 
-Imported only where PyTorch is loaded already: a module class cannot be declared without it.
+Imported only if PyTorch is loaded already, because a module class needs it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ CLASSES = 1000
 class EfficientNet(nn.Module):
     """One variant for images of one size.
 
-    ``expand_ratio`` is how many times wider a block is inside; the first stage stays as it is.
-    ``group_dim`` is the channels per group of what are depthwise convolutions with 1. PyTorch
-    raises ValueError if the groups do not divide the channels of a layer.
+    ``expand_ratio`` is the expansion of a block, except in the first stage. ``group_dim`` is the
+    channels per group of convolutions that are depthwise with 1. PyTorch raises ValueError if the
+    groups do not divide the channels of a layer.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class EfficientNet(nn.Module):
         super().__init__()
         scale = EFFICIENTNETS[variant.upper()]
         channels = multiple_of_8(STEM_CHANNELS * scale.width)
-        # The padding depends on the size; knowing it now keeps the network static.
+        # The padding depends on the size; fixing it now keeps the network static.
         self.pad = same_padding(image_size, 3, 2)
         self.conv_stem = _same_conv(image_size, 3, channels, 3, 2)
         self.bn1 = BATCH_NORM(channels)
@@ -76,7 +76,7 @@ class EfficientNet(nn.Module):
 
 
 class BlockShape(NamedTuple):
-    """What a block takes and gives: ``inputs`` channels of size x size to ``outputs``."""
+    """A block's shape: ``inputs`` channels of size x size to ``outputs`` channels."""
 
     size: int
     inputs: int
@@ -140,10 +140,10 @@ class InvertedResidual(nn.Module):
 
 
 def same_padding(size: int, kernel: int, stride: int) -> nn.Module:
-    """Return the part of TensorFlow's "SAME" padding that a convolution cannot do itself.
+    """Return the part of TensorFlow's "SAME" padding that a convolution does not support.
 
-    "SAME" makes ceil(size / stride) outputs, and an odd number of zeros is one more at the end.
-    An even number is the convolution's own ``padding``.
+    "SAME" makes ceil(size / stride) outputs. Of an odd number of zeros, the extra one is at the
+    end. An even number is left to the convolution's ``padding``.
     """
     zeros = _same_zeros(size, kernel, stride)
     if zeros % 2 == 0:
@@ -171,5 +171,5 @@ def _depthwise(shape: BlockShape, channels: int) -> nn.Conv2d:
 
 
 def _squeeze_excite(channels: int, block_inputs: int) -> SqueezeExcite:
-    """A quarter of the block's input, not of the expanded channels, as in the original."""
+    """Return the layer; as in the original, with a quarter of the block's unexpanded inputs."""
     return SqueezeExcite(channels, block_inputs // 4, nn.SiLU(inplace=True), nn.Sigmoid())

@@ -1,6 +1,6 @@
-"""What a network's images go through first: a cast, normalisation, transfers while it computes.
+"""Wrappers of a network's input: a cast, normalisation, overlapped transfers.
 
-Imported only where PyTorch is loaded already: a module class cannot be declared without it.
+Imported only if PyTorch is loaded already, because a module class needs it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from ipubench.models.published import DEVIATION, MEAN
 
 
 class CastInput(nn.Module):
-    """A network that takes images of any type and casts them to ``dtype`` first.
+    """A network that takes images of any type and first casts them to ``dtype``.
 
-    Where the whole module is cast to another type, that is the one.
+    Casting the whole module to another type changes this type too.
     """
 
     like: torch.Tensor
@@ -27,7 +27,7 @@ class CastInput(nn.Module):
         self.register_buffer("like", torch.empty(0, dtype=dtype))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Return what the network makes of the images."""
+        """Return the network's outputs."""
         outputs: torch.Tensor = self.network(images.to(self.like.dtype))
         return outputs
 
@@ -35,7 +35,7 @@ class CastInput(nn.Module):
 class NormalisedInput(nn.Module):
     """A network that takes raw images [N, 3, S, S], values 0 to 255 of any dtype.
 
-    The images are cast to ``dtype`` first, then brought to ImageNet's mean and deviation.
+    The images are cast to ``dtype``, then normalised to ImageNet's mean and deviation.
     """
 
     scale: torch.Tensor
@@ -57,7 +57,7 @@ class NormalisedInput(nn.Module):
 
 
 class OverlappedTransfers(nn.Module):
-    """A network whose input arrives, and whose output leaves, while other batches compute.
+    """A network whose input and output are transferred while other batches compute.
 
     ``poptorch`` is the SDK's module; its options must reserve tiles for the transfers.
     """

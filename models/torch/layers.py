@@ -1,6 +1,6 @@
 """Layers and initial weights that several networks share.
 
-Imported only where PyTorch is loaded already: a module class cannot be declared without it.
+Imported only if PyTorch is loaded already, because a module class needs it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from torch.nn import functional
 
 
 class SqueezeExcite(nn.Module):
-    """Scale each channel by what two 1x1 convolutions make of the channels' means.
+    """Scales each channel by a factor that two 1x1 convolutions compute from the channels' means.
 
     images [N, C, H, W] -> [N, C, H, W]; ``squeezed`` is the number of channels between the two.
     """
@@ -34,9 +34,9 @@ class SqueezeExcite(nn.Module):
 
 
 class PaddedConv2d(nn.Module):
-    """A convolution of 3 channels computed on 4; the fourth is zero and so are its weights.
+    """A convolution of 3 channels computed on 4; the fourth channel and its weights are zero.
 
-    images [N, 3, H, W] -> what ``conv``, which is widened in place, made of them before.
+    It widens ``conv`` in place. Results for images [N, 3, H, W] do not change.
     """
 
     def __init__(self, conv: nn.Conv2d) -> None:
@@ -63,13 +63,13 @@ def pad_input(network: nn.Module) -> None:
 
 
 def replace_layer(network: nn.Module, path: str, layer: nn.Module) -> None:
-    """Put ``layer`` where ``path``, written with dots, points to."""
+    """Replace the layer at ``path``, written with dots."""
     parent, _, name = path.rpartition(".")
     setattr(network.get_submodule(parent), name, layer)
 
 
 def multiple_of_8(channels: float) -> int:
-    """Return the nearest multiple of 8 that is not more than 10% smaller than ``channels``."""
+    """Return the nearest multiple of 8 that is at most 10% smaller than ``channels``."""
     rounded = max(8, int(channels + 4) // 8 * 8)
     return rounded if rounded >= 0.9 * channels else rounded + 8
 
@@ -77,9 +77,9 @@ def multiple_of_8(channels: float) -> int:
 def initialise(network: nn.Module, gain: float) -> None:
     """Draw convolutions from N(0, gain / fan-in), other layers as PyTorch does; zero all biases.
 
-    Gain 2 keeps the size of what passes a convolution and a ReLU (He et al., arXiv 1502.01852).
-    The publications use the fan-out. Outside training, where no batch norm rescales, that makes
-    some networks exceed float16 and others give all images the same logits.
+    Gain 2 keeps the scale of activations through a convolution and a ReLU (He et al., arXiv
+    1502.01852). The publications use the fan-out. Without training, when no batch norm rescales,
+    that makes some networks exceed float16, and others return the same logits for all images.
     """
     for layer in network.modules():
         if isinstance(layer, nn.Conv2d):

@@ -3,7 +3,7 @@
 The layers of block i are one flat sequence, ``mb_block.i.seq``, so that a pipeline stage can start
 at any of them.
 
-Imported only where PyTorch is loaded already: a module class cannot be declared without it.
+Imported only if PyTorch is loaded already, because a module class needs it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import nn
 
 
 class MobileNetV3(nn.Module):
-    """[N, 3, S, S] images to [N, 1000] logits, by the layers of a network of torchvision."""
+    """[N, 3, S, S] images to [N, 1000] logits, with the layers of torchvision's network."""
 
     def __init__(self, network: Any) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class MobileNetV3(nn.Module):
 
 
 class InvertedResidual(nn.Module):
-    """1x1 expansion (left out where it changes nothing), depthwise convolution, 1x1 projection."""
+    """1x1 expansion (unless it changes nothing), depthwise convolution, 1x1 projection."""
 
     def __init__(self, block: Any) -> None:
         super().__init__()

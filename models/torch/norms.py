@@ -1,6 +1,6 @@
-"""Replacing the batch norms of a network.
+"""Replaces the batch norms of a network.
 
-Imported only where PyTorch is loaded already: a module class cannot be declared without it.
+Imported only if PyTorch is loaded already, because a module class needs it.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class ChannelGroupNorm(nn.Module):
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Return the normalised images.
 
-        By each channel's mean and the variance around it, which make the group's: no tensor is
-        reordered, and no large squares are subtracted from each other.
+        The group's statistics are computed from each channel's mean and variance, so that no tensor
+        is reordered, and no large squares are subtracted from each other.
         """
         of_group = self.channels // self.groups
         shape = (-1, of_group, self.groups) if self.strided else (-1, self.groups, of_group)
@@ -49,7 +49,7 @@ class ChannelGroupNorm(nn.Module):
 
 
 def expand_group_norms(network: nn.Module) -> None:
-    """Replace every nn.GroupNorm of ``network`` by elementary operations, in place."""
+    """Replace each nn.GroupNorm of ``network`` by elementary operations, in place."""
     for path, layer in list(network.named_modules()):
         if isinstance(layer, nn.GroupNorm):
             expanded = ChannelGroupNorm(layer.num_groups, layer.num_channels, layer.eps)
@@ -58,11 +58,11 @@ def expand_group_norms(network: nn.Module) -> None:
 
 
 def apply_norm(network: nn.Module, norm: Norm) -> None:
-    """Make every nn.BatchNorm2d of ``network`` what ``norm`` says, in place.
+    """Apply ``norm`` to each nn.BatchNorm2d of ``network``, in place.
 
-    ``batch`` keeps them and sets their momentum. ``group`` puts group norms with weights 1 and
-    biases 0 in their place, ``none`` nothing: the convolution before keeps having no bias. Raises
-    ValueError where the number of groups does not divide the channels of a layer.
+    ``batch`` keeps them and sets their momentum. ``group`` replaces them by group norms with
+    weights 1 and biases 0, ``none`` by nothing: the convolution before still has no bias. Raises
+    ValueError if the number of groups does not divide the channels of a layer.
     """
     for path, layer in list(network.named_modules()):
         if not isinstance(layer, nn.BatchNorm2d):

@@ -1,11 +1,11 @@
-"""Import torchvision beside a CPU-only PyTorch, and without what only its detectors need.
+"""Imports torchvision with a CPU-only PyTorch, and without what only its detectors need.
 
-torchvision's wheel is built for CUDA. Beside a CPU build of PyTorch its C++ operators do not load
-and ``import torchvision`` stops at ``operator torchvision::nms does not exist``. The
-classification models use none of them, so declaring the two missing schemas is enough.
+torchvision's wheel is built for CUDA. With a CPU build of PyTorch its C++ operators do not load,
+and ``import torchvision`` stops at ``operator torchvision::nms does not exist``. The classification
+models use none of these operators, so declaring the two missing schemas is enough.
 
-One of these operators asks torch.compile whether a device can be compiled for. For that question
-torchvision imports all of torch.compile, which takes as long as PyTorch itself.
+One of these operators checks whether torch.compile supports a device. For that, torchvision imports
+all of torch.compile, which takes as long as PyTorch itself.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _COMPILER = "torch._dynamo.utils"
 
 
 def import_torchvision() -> ModuleType:
-    """Return the module torchvision, with its detection operators declared where missing."""
+    """Import torchvision, with its detection operators declared if they are missing."""
     try:
         with _compiler_imported_later():
             return _declared()
-    except ImportError:  # another version wants more of it
+    except ImportError:  # another version needs more of it
         _forget()
         return _declared()
 
@@ -52,14 +52,14 @@ def _declared() -> ModuleType:
 
 
 def _forget() -> None:
-    """Forget the modules of an import that failed."""
+    """Remove the modules of a failed import."""
     for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
         del sys.modules[name]
 
 
 @contextlib.contextmanager
 def _compiler_imported_later() -> Iterator[None]:
-    """Give who asks torch.compile that question a function that imports it when it is called."""
+    """Replace torch.compile's check by a function that imports torch.compile when called."""
     if _COMPILER in sys.modules:
         yield
         return
@@ -73,5 +73,5 @@ def _compiler_imported_later() -> Iterator[None]:
 
 
 def _is_compile_supported(device_type: str) -> bool:
-    """Tell whether torch.compile can compile for a type of device."""
+    """Return whether torch.compile can compile for a type of device."""
     return bool(importlib.import_module(_COMPILER).is_compile_supported(device_type))

@@ -25,6 +25,7 @@ COLLECTED = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 LAST_LINES = 8
 
 
+# Before any plugin leaves some out.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Write the node ids of all cases, also of those that this machine cannot run; or null."""

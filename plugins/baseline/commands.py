@@ -7,7 +7,7 @@ import math
 import sys
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Dict, Iterable, List
+from typing import Any, Dict, Iterable, List, Sequence
 
 from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.machine.files import kind_of, user_path
@@ -160,6 +160,11 @@ def prune(args: Namespace) -> int:
     return 0
 
 
+def last_time(benchmarks: Sequence[Benchmark]) -> str:
+    """Return when the latest of some cases was measured; '' if there is none."""
+    return max((record_of(one)["time"] for one in benchmarks), default="")
+
+
 def diff(args: Namespace) -> int:
     """Compare two files as the gate compares a run with a baseline."""
     before, now = load_all(path_of(args.before)), load_all(path_of(args.now))
@@ -194,6 +199,8 @@ def diff(args: Namespace) -> int:
     counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds)))
     rule = "no gate" if args.gate is None else f"gate {percent(args.gate)}"
     print(f"{args.before} against {args.now} ({rule}): {counts or 'nothing to compare'}")
+    if last_time(before) > last_time(now) > "":
+        print(f"{args.before} was measured after {args.now}: swap them to see what changed since")
     for full, difference in zip(called, found):
         if difference.verdict.reasons:
             reasons = "; ".join(difference.verdict.reasons)

@@ -11,10 +11,10 @@ from pathlib import Path
 from statistics import median
 from typing import Callable, Iterator, List, NamedTuple, Sequence, Tuple
 
-import pytest
 from pytest import ExitCode
 
 from ipubench.fixtures.case.errors import counted
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.baseline import store
 from ipubench.plugins.baseline.commands import print_json, print_lines, suite_root
@@ -50,29 +50,31 @@ from ipubench.plugins.record.text import (
     terminal_width,
     time_stamp,
 )
-from ipubench.plugins.run.results import is_complete, run_key
+from ipubench.plugins.run.results import Recording
 
 FOLDER = Path("baselines", "history")
 # What a run had measured when it ended like this is no point of a trend.
 UNFINISHED = (ExitCode.INTERRUPTED, ExitCode.INTERNAL_ERROR)
 
 
-def keep_run(session: pytest.Session) -> int:
-    """Write a file for each machine; a disk that fails is reported and makes the exit code 4."""
-    config = session.config
-    run = config.stash.get(run_key, None)
-    if not config.option.history or run is None or session.exitstatus in UNFINISHED:
-        return ExitCode.OK
-    if not is_complete(config):
+def keep_run(run: Recording, ended: int) -> None:
+    """Write a file for each machine; a disk that fails is reported and makes the exit code 4.
+
+    ``ended``: the exit code so far.
+    """
+    config = run.config
+    if not options_of(config).history or run.journal is None or ended in UNFINISHED:
+        return
+    if not run.is_complete:
         run.closing.append("nothing was kept for the history: the run ended before its last case")
-        return ExitCode.OK
+        return
     failed = unproven(run.results)
     benchmarks = [one for one in measured(run.results) if one["fullname"] not in failed]
     run.closing += left_out(failed, "which the history does not keep")
     if not benchmarks:
         why = "no case was left" if failed else "no case was measured"
         run.closing.append(f"nothing was kept for the history: {why}")
-        return ExitCode.OK
+        return
     now = time_stamp()
     # The hosts of a fleet may be several machines.
     for ours in by_machine(benchmarks).values():
@@ -81,9 +83,9 @@ def keep_run(session: pytest.Session) -> int:
             store.write(path, pytest_benchmark_adapter.document(config, ours))
         except BaselineError as error:
             run.closing.append(f"{error}{run.where}")
-            return ExitCode.USAGE_ERROR
+            run.problems.append(ExitCode.USAGE_ERROR)
+            return
         run.closing.append(f"kept for the history in {path}")
-    return ExitCode.OK
 
 
 def path_of(folder: Path, benchmarks: Sequence[Benchmark], moment: str, run: str) -> Path:

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Set
 from ipubench.fixtures.case.errors import some_of
 from ipubench.fixtures.case.untrusted import BadFile, read_bytes
 from ipubench.fixtures.machine.files import (
-    check_files_can_be_made,
+    check_folder_writable,
     kind_of,
     user_path,
     write_atomically,
@@ -94,7 +94,7 @@ def check_writable(path: Path) -> None:
     """See whether a baseline can be written, of which nothing is made. Raises BaselineError."""
     target = _target(path)
     try:
-        check_files_can_be_made(next(folder for folder in target.parents if folder.exists()))
+        check_folder_writable(next(folder for folder in target.parents if folder.exists()))
     except OSError as error:
         raise BaselineError(
             f"the baseline {path} cannot be written: {error.strerror or error}; name another "

@@ -23,8 +23,9 @@ from ipubench.fixtures.case.masking import (
     without_secrets,
 )
 from ipubench.fixtures.case.untrusted import read_bytes
-from ipubench.fixtures.data.sources import FOLDER_VARIABLE, for_other_folders
-from ipubench.fixtures.devices import INHERIT_VARIABLE, cuda
+from ipubench.fixtures.command_line import options_of
+from ipubench.fixtures.data.sources import FOLDER_VARIABLE, with_absolute_folders
+from ipubench.fixtures.devices import cuda, lent
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.machine.files import FOLDER, kind_of, replacing, user_path
 from ipubench.fixtures.machine.loopback import tuned
@@ -58,7 +59,7 @@ def base_environment(dataset_dir: Optional[str]) -> Dict[str, str]:
     Raises CaseError where ``dataset_dir`` is below the home folder of nobody.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    found = for_other_folders(kept)
+    found = with_absolute_folders(kept)
     folders = [os.path.dirname(sys.executable), found.get("PATH", os.defpath)]
     found["PATH"] = os.pathsep.join(folders)
     if dataset_dir is not None:
@@ -70,9 +71,7 @@ def environment(
     config: SpecConfig, device: Device, base: Mapping[str, str], keep: bool
 ) -> Dict[str, str]:
     """Return the environment of a command; ``keep``: its C library keeps freed memory."""
-    found = dict(tuned(base) if keep else base)
-    # The run that started the command holds its device.
-    found[INHERIT_VARIABLE] = str(os.getpid())
+    found = lent(tuned(base) if keep else base)
     if device.kind == "cuda" and device.device_id is not None:
         found[cuda.VISIBLE] = cuda.visible(device.device_id, base)
     found.update(config.environment)
@@ -233,6 +232,6 @@ def launched(item: pytest.Item) -> Optional[Tuple[str, List[str]]]:
     where = os.path.relpath(str(entry_of(item).folder), str(item.config.invocation_params.dir))
     variables = [f"{name}={mask_value(name, value)}" for name, value in config.environment]
     with_them = f" with {' '.join(variables)}" if variables else ""
-    known = {**base_environment(item.config.option.dataset_dir), **dict(config.environment)}
+    known = {**base_environment(options_of(item.config).dataset_dir), **dict(config.environment)}
     words = mask_words(words_of(config, without_secrets(known)))
     return f"  which runs, in {where}{with_them}:", words

@@ -9,6 +9,7 @@ from typing import Any, Dict, List
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.masking import mask_words
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.poplar.options import reporting
 from ipubench.plugins.benchmarks_yml import command
@@ -22,9 +23,6 @@ from ipubench.plugins.record import host_process, pytest_benchmark_adapter
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
 from ipubench.plugins.record.statistics import latency
 from ipubench.plugins.record.text import safe_name
-from ipubench.plugins.run.progress import progress_key
-from ipubench.plugins.run.results import run_key
-from ipubench.plugins.run.time_spent import spent_key
 
 #: What a record says of its compilation: it is part of the command.
 WITHIN = "within the command"
@@ -38,19 +36,18 @@ class CommandMeter:
         self.case, self.device = case_run.case, case_run.device
         self.config = case_run.item.config
         self.entry = entry_of(case_run.item)
-        self.progress = self.config.stash[progress_key].phase
+        self.run = case_run.run
 
     def __call__(self, config: SpecConfig) -> None:
         """Run the command once and record its figures as the rounds of this process."""
-        option = self.config.option
+        option = options_of(self.config)
         environ = self._environment(config)
         measured = not config.compile_only and option.profile is None
-        spent = self.config.stash[spent_key]
         self.case_run.wait_for_quiet()
         others = Disturbance.of(self.device)
         others.read()
-        with spent.during("command"):
-            ran = command.run(self.entry, config, environ, self._logs(), self.progress)
+        with self.run.spent.during("command"):
+            ran = command.run(self.entry, config, environ, self._logs(), self.run.progress.phase)
         others.read()
         try:
             results = results_of(self.entry, config, ran) if measured else None
@@ -61,7 +58,7 @@ class CommandMeter:
             pytest_benchmark_adapter.leave_out(self.case_run.benchmark)
             how = "compiled" if config.compile_only else "profiled"
             line = f"{self.case.id}: {how} in {ran.seconds:.1f} s, and not measured"
-            self.config.stash[run_key].closing.append(line)
+            self.run.closing.append(line)
             return
         record = self._record(config, ran, results)
         record["contention"] = others.describe_whole(len(results.rounds))
@@ -71,7 +68,7 @@ class CommandMeter:
             self.case_run.finish(record, release=lambda: None)
 
     def _environment(self, config: SpecConfig) -> Dict[str, str]:
-        option = self.config.option
+        option = options_of(self.config)
         base = command.base_environment(option.dataset_dir)
         missing = command.needs(self.entry, config, base)
         if missing:
@@ -89,8 +86,8 @@ class CommandMeter:
 
         Cases of two files may have one name, so the file has a part in it.
         """
-        journal = self.config.stash[run_key].journal.path.stem
-        root = user_path(self.config.option.results_dir).absolute()
+        journal = self.run.path.stem
+        root = user_path(options_of(self.config).results_dir).absolute()
         file = safe_name(self.case_run.item.nodeid.split("::")[0])
         folder = root / "specs" / journal / file / self.case.id
         try:

@@ -10,13 +10,14 @@ import dataclasses
 import os
 import re
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Sequence
 
 import pytest
 
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.yaml_reader import YamlError
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.devices import IPU_KINDS
 from ipubench.fixtures.machine.files import user_path, write_atomically
 from ipubench.plugins.benchmarks_yml.cases import (
@@ -33,28 +34,45 @@ from ipubench.plugins.benchmarks_yml.command import base_environment, needs
 from ipubench.plugins.benchmarks_yml.entry import Entry
 from ipubench.plugins.benchmarks_yml.reader import read_entries
 from ipubench.plugins.benchmarks_yml.results import column_lines, csv_text
-from ipubench.plugins.command_line.words import files_key, only_lists
-from ipubench.plugins.run.results import run_key
-from ipubench.plugins.selection.selected import cases_among, leave_out, selection_key
+from ipubench.plugins.command_line.words import only_lists
+from ipubench.plugins.run.results import Recording
+from ipubench.plugins.selection.selected import Selection, cases_among
+from ipubench.plugins.state import Run
 
 SUFFIXES = (".yml", ".yaml")
 CSV_NAME = "specs.csv"
 NOTEBOOK = "need a notebook's kernel, and a notebook is not run: put its cells into a script"
 CONVERGENCE = "need --include-convergence or -k with the full name: they train to convergence"
-#: Path -> its entries by name, of every file of the command line.
-entries_key = pytest.StashKey[Dict[Path, Dict[str, Entry]]]()
 
 
-def read_files(config: pytest.Config) -> None:
+class NamedFiles:
+    """Collects the files that the command line names; no other YAML file is one of ours."""
+
+    def __init__(self, files: Dict[Path, Dict[str, Entry]]) -> None:
+        """``files``: the entries of each, by name."""
+        self.files = files
+
+    def pytest_collect_file(self, file_path: Path, parent: Any) -> Optional[SpecFile]:
+        """Collect a file that was read."""
+        entries = self.files.get(file_path)
+        if entries is None:
+            return None
+        return SpecFile.of(parent, file_path, _nodeid(parent.config, file_path), entries)
+
+
+def read_files(run: Run) -> None:
     """Read the files of the command line."""
-    config.stash[entries_key] = files = {}
+    config = run.config
+    files: Dict[Path, Dict[str, Entry]] = {}
     try:
         for given, path in _named(config):
             if path not in files:
                 files[path] = {entry.name: entry for entry in read_entries(path, given)}
     except YamlError as error:
         raise pytest.UsageError(str(error)) from None
-    config.stash[files_key] = {_nodeid(config, path): path for path in files}
+    run.selection.named_files = {_nodeid(config, path): path for path in files}
+    if files:
+        config.pluginmanager.register(NamedFiles(files), "ipubench-benchmarks-yml")
 
 
 def _named(config: pytest.Config) -> List[Any]:
@@ -79,21 +97,12 @@ def _nodeid(config: pytest.Config, path: Path) -> str:
     return Path(os.path.relpath(path, config.rootpath)).as_posix()
 
 
-def collect_file(file_path: Path, parent: Any) -> Optional[SpecFile]:
-    """Collect a file that was read; no other YAML file is one of ours."""
-    entries = parent.config.stash[entries_key].get(file_path)
-    if entries is None:
-        return None
-    return SpecFile.of(parent, file_path, _nodeid(parent.config, file_path), entries)
-
-
-def parametrize_entries(metafunc: pytest.Metafunc) -> None:
+def parametrize_entries(metafunc: pytest.Metafunc, selection: Selection) -> None:
     """Turn the entries of a file into cases."""
     file = metafunc.definition.getparent(SpecFile)
     if file is None:
         return
-    selection = metafunc.config.stash[selection_key]
-    option = metafunc.config.option
+    option = options_of(metafunc.config)
     wanted = Wanted(selection.assignments, selection.device, option.data, option.precision)
     found: Dict[str, Case] = {}
     for entry in file.entries.values():
@@ -123,18 +132,17 @@ def _refused(first: Case, second: Case) -> Case:
     )
 
 
-# After -k, and before plugins/selection/deselect.py, which is trylast too and registered later.
-def leave_out_entries(config: pytest.Config, items: List[pytest.Item]) -> None:
+def leave_out_entries(items: List[pytest.Item], selection: Selection) -> None:
     """Leave out notebooks, and trainings to convergence that nobody asked for."""
-    leave_out(config, items, _why_left_out)
-    _judge_options(config, items)
+    selection.leave_out(items, _why_left_out)
+    _judge_options(items, selection)
 
 
 def _why_left_out(item: pytest.Item, case: Case) -> str:
     if not is_spec(item):
         return ""
     entry = entry_of(item)
-    asked = item.config.option.include_convergence or _asked(item.config, case)
+    asked = options_of(item.config).include_convergence or _asked(item.config, case)
     if entry.converges and not asked:
         return CONVERGENCE
     return NOTEBOOK if entry.notebook else ""
@@ -149,26 +157,26 @@ def _asked(config: pytest.Config, case: Case) -> bool:
     return case.config.entry.lower() in words or case.id.lower() in words
 
 
-def _judge_options(config: pytest.Config, items: List[pytest.Item]) -> None:
+def _judge_options(items: List[pytest.Item], selection: Selection) -> None:
     """Refuse a --set key that no command has, where nothing but commands is selected."""
     cases = cases_among(items)
     configs = [case.config for case in cases if isinstance(case.config, SpecConfig)]
     if not cases or len(configs) < len(cases):
         return
-    for key in config.stash[selection_key].assignments:
+    for key in selection.assignments:
         if all(key in case.lacks for case in cases):
             raise pytest.UsageError(unknown_option(key, configs))
 
 
-def check_commands(session: pytest.Session) -> None:
+def check_commands(run: Run, items: Sequence[pytest.Item]) -> None:
     """Look at what the selected commands need before any of them runs."""
-    option = session.config.option
-    items = list(filter(is_spec, session.items))
-    if not items or only_lists(session.config):
+    option = options_of(run.config)
+    items = list(filter(is_spec, items))
+    if not items or only_lists(run.config):
         return
     if option.save_graph is not None:
         raise pytest.UsageError("--save-graph: a command has no graph that can be saved")
-    if option.profile is not None and session.config.stash[selection_key].device not in IPU_KINDS:
+    if option.profile is not None and run.selection.device not in IPU_KINDS:
         raise pytest.UsageError(
             "--profile: a command on a host has no profile; give it the options of its own "
             "profiler as parameters"
@@ -183,7 +191,7 @@ def check_commands(session: pytest.Session) -> None:
             raise pytest.UsageError(missing)
 
 
-def unused_keys(config: pytest.Config, items: List[pytest.Item]) -> List[str]:
+def unused_keys(items: List[pytest.Item]) -> List[str]:
     """Say which keys of the files nothing is done about."""
     found: Dict[str, Dict[str, None]] = {}
     for item in filter(is_spec, items):
@@ -196,18 +204,18 @@ def unused_keys(config: pytest.Config, items: List[pytest.Item]) -> List[str]:
     ]
 
 
-def write_columns(session: pytest.Session) -> None:
+def write_columns(run: Recording) -> None:
     """Show the columns that the files ask for, and keep them beside the report."""
-    config = session.config
-    run = config.stash.get(run_key, None)
-    if run is None:
+    if run.journal is None:
         return
+    config = run.config
     benchmarks = list(run.results.benchmarks.values())
     run.closing += column_lines(benchmarks)
     text = csv_text(benchmarks)
-    if config.option.report is None:
+    folder = options_of(config).report
+    if folder is None:
         return
-    path = user_path(config.option.report) / CSV_NAME
+    path = user_path(folder) / CSV_NAME
     try:
         if text:
             write_atomically(path, text)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import List
+from typing import Any, List
 
 import pytest
 
 from ipubench.fixtures.case.options import DATA_MODES, PRECISIONS
+from ipubench.fixtures.command_line import PREFIX
 from ipubench.fixtures.devices import KINDS
 from ipubench.plugins.command_line import spelling
 from ipubench.plugins.record.text import duration, gate_limits, percentage, whole_number
@@ -15,25 +16,40 @@ from ipubench.plugins.record.text import duration, gate_limits, percentage, whol
 
 def add_options(parser: pytest.Parser) -> List[pytest.OptionGroup]:
     """Declare the options and return their groups; no dest is shared with pytest-benchmark."""
-    what = parser.getgroup("ipubench", "ipubench: what to run")
+    what = _Group(parser.getgroup("ipubench", "ipubench: what to run"))
     _add_device_and_data(what)
     _add_case_options(what)
     _add_hosts(what)
     _add_listings(what)
-    how = parser.getgroup("ipubench-measuring", "ipubench: how to measure")
+    how = _Group(parser.getgroup("ipubench-measuring", "ipubench: how to measure"))
     _add_measuring(how)
     _add_counting(how)
-    inside = parser.getgroup("ipubench-looking-inside", "ipubench: what a case does inside")
+    inside = _Group(parser.getgroup("ipubench-looking-inside", "ipubench: what a case does inside"))
     _add_looking_inside(inside)
-    results = parser.getgroup("ipubench-results", "ipubench: results, baselines and gate")
+    results = _Group(parser.getgroup("ipubench-results", "ipubench: results, baselines and gate"))
     _add_results(results)
     _add_comparisons(results)
     _add_against(results)
     _add_reports(results)
-    return [what, how, inside, results]
+    return [one.group for one in (what, how, inside, results)]
 
 
-def _add_device_and_data(group: pytest.OptionGroup) -> None:
+class _Group:
+    """A group of pytest's, whose options have names of their own in ``config.option``.
+
+    Two plugins may have an option of one name, and pytest would mix up their values.
+    """
+
+    def __init__(self, group: pytest.OptionGroup) -> None:
+        self.group = group
+
+    def addoption(self, flag: str, dest: str = "", **attributes: Any) -> None:
+        """Declare an option; ``dest``: its name among Options, where the flag is another."""
+        name = dest or flag[2:].replace("-", "_")
+        self.group.addoption(flag, dest=PREFIX + name, **attributes)
+
+
+def _add_device_and_data(group: _Group) -> None:
     """Where the cases run, on what data and at which precision."""
     group.addoption(
         "--device",
@@ -74,7 +90,7 @@ def _add_device_and_data(group: pytest.OptionGroup) -> None:
     )
 
 
-def _add_case_options(group: pytest.OptionGroup) -> None:
+def _add_case_options(group: _Group) -> None:
     """What the cases do, and which others run as well."""
     group.addoption(
         "--set",
@@ -109,12 +125,12 @@ def _add_case_options(group: pytest.OptionGroup) -> None:
     )
 
 
-def _add_hosts(group: pytest.OptionGroup) -> None:
+def _add_hosts(group: _Group) -> None:
     """On which hosts; ``--tx`` is pytest-xdist's."""
     group.addoption(
         "--hosts",
         metavar="FILE",
-        help="measure on these hosts, one a line (docs/how-to/fleet.md); or --tx ssh=HOST for each",
+        help="measure on the hosts that this file lists, one a line; or --tx ssh=HOST for each",
     )
     group.addoption(
         "--each-host",
@@ -129,7 +145,7 @@ def _add_hosts(group: pytest.OptionGroup) -> None:
     )
 
 
-def _add_listings(group: pytest.OptionGroup) -> None:
+def _add_listings(group: _Group) -> None:
     """Runs that list cases, and the run that another one starts."""
     group.addoption(
         "--describe",
@@ -150,7 +166,7 @@ def _add_listings(group: pytest.OptionGroup) -> None:
     )
 
 
-def _add_measuring(group: pytest.OptionGroup) -> None:
+def _add_measuring(group: _Group) -> None:
     """How long and in which process settings a case is measured."""
     group.addoption(
         "--budget",
@@ -194,7 +210,7 @@ def _add_measuring(group: pytest.OptionGroup) -> None:
     )
 
 
-def _add_counting(group: pytest.OptionGroup) -> None:
+def _add_counting(group: _Group) -> None:
     """What is counted beside the times, and the process that counts."""
     group.addoption(
         "--count",
@@ -205,7 +221,7 @@ def _add_counting(group: pytest.OptionGroup) -> None:
     group.addoption("--counting", metavar="WAY", help=argparse.SUPPRESS)
 
 
-def _add_looking_inside(group: pytest.OptionGroup) -> None:
+def _add_looking_inside(group: _Group) -> None:
     """What a case leaves for people who look inside it."""
     group.addoption(
         "--profile",
@@ -232,7 +248,7 @@ def _add_looking_inside(group: pytest.OptionGroup) -> None:
     )
 
 
-def _add_results(group: pytest.OptionGroup) -> None:
+def _add_results(group: _Group) -> None:
     """Where results are kept."""
     group.addoption(
         "--results-dir",
@@ -257,7 +273,7 @@ def _add_results(group: pytest.OptionGroup) -> None:
     )
 
 
-def _add_comparisons(group: pytest.OptionGroup) -> None:
+def _add_comparisons(group: _Group) -> None:
     """What a case is compared with, and how much slower it may be."""
     group.addoption(
         "--baseline",
@@ -304,7 +320,7 @@ def _add_comparisons(group: pytest.OptionGroup) -> None:
     )
 
 
-def _add_against(group: pytest.OptionGroup) -> None:
+def _add_against(group: _Group) -> None:
     """What else a case is measured with in turns, in the same run."""
     group.addoption(
         "--against",
@@ -325,7 +341,7 @@ def _add_against(group: pytest.OptionGroup) -> None:
     )
 
 
-def _add_reports(group: pytest.OptionGroup) -> None:
+def _add_reports(group: _Group) -> None:
     """What is kept and written beside the records."""
     group.addoption(
         "--history",

@@ -7,8 +7,9 @@ import os
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.instances.hosts import OPTION, launcher_words, named_hosts
-from ipubench.fixtures.machine.files import check_files_can_be_made, user_path
+from ipubench.fixtures.command_line import options_of, value_of
+from ipubench.fixtures.instances.hosts import OPTION, launcher_arguments, named_hosts
+from ipubench.fixtures.machine.files import check_folder_writable, user_path
 from ipubench.plugins.command_line.words import (
     LOOKING_INSIDE,
     PATH_OPTIONS,
@@ -27,24 +28,25 @@ def refuse_contradictions(config: pytest.Config) -> None:
         )
     _check_spelling(config)
     for flag in (*PATH_OPTIONS, "--against-setup"):
-        name = flag[2:].replace("-", "_")
-        value = config.getoption(name)
+        value = value_of(config, flag)
         if value is not None and not value:
             raise pytest.UsageError(f"{flag}= names nothing; give a value")
-    if config.option.describe and config.option.dry_run:
+    if options_of(config).describe and options_of(config).dry_run:
         raise pytest.UsageError("--describe and --dry-run each list something else; give one")
     _check_comparison(config)
     _check_hosts(config)
-    kept = [flag for flag in ("--baseline", "--baseline-save") if config.getoption(flag)]
-    if config.option.profile is not None and kept:
-        raise pytest.UsageError(f"{kept[0]}: --profile times nothing; leave one of them out")
+    option = options_of(config)
+    kept = {"--baseline": option.baseline, "--baseline-save": option.baseline_save}
+    given = [flag for flag, name in kept.items() if name]
+    if option.profile is not None and given:
+        raise pytest.UsageError(f"{given[0]}: --profile times nothing; leave one of them out")
     if not only_lists(config) and not is_worker(config):
         _check_folders(config)
 
 
 def _check_comparison(config: pytest.Config) -> None:
     """Refuse to judge, or to explain, where nothing is compared."""
-    option = config.option
+    option = options_of(config)
     asked = {
         "--gate": option.gate is not None,
         "--gate-policy": option.gate_policy is not None,
@@ -61,12 +63,12 @@ def _check_comparison(config: pytest.Config) -> None:
 def _check_folders(config: pytest.Config) -> None:
     """Refuse folders that nothing can be written into: each case would be built to fail for it."""
     for flag in LOOKING_INSIDE:
-        root = config.getoption(flag)
+        root = value_of(config, flag)
         try:
             if root is not None:
                 folder = user_path(root)
                 folder.mkdir(parents=True, exist_ok=True)
-                check_files_can_be_made(folder)
+                check_folder_writable(folder)
         except OSError as error:
             raise pytest.UsageError(
                 f"{flag}={root}: nothing can be written there ({error.strerror or error}); name "
@@ -76,9 +78,9 @@ def _check_folders(config: pytest.Config) -> None:
 
 def _check_hosts(config: pytest.Config) -> None:
     """Refuse what would be looked for on other hosts, where --launcher-args names some."""
-    option = config.option
+    option = options_of(config)
     try:
-        hosts = named_hosts(launcher_words(option.launcher_args))
+        hosts = named_hosts(launcher_arguments(option.launcher_args))
     except CaseError as error:
         raise pytest.UsageError(str(error)) from None
     refused = {

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, List, Mapping, Optional, Sequence
 
 import pytest
 
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.files import IMPORT_ROOT, user_path
 
 # Options that take a path: pytest mistakes `--option PATH` for a test path (see refusals.py).
@@ -63,11 +64,6 @@ BENCHMARK_FLAGS = ("--benchmark-warmup", "--benchmark-disable-gc")
 #: Our part of xdist's workerinput and workeroutput, and of a report's user_properties.
 PART = "ipubench"
 
-#: The files of cases that the command line names: what the node ids in one begin with -> its path.
-files_key = pytest.StashKey[Dict[str, Path]]()
-#: Cases of one identifier: node id -> the folder that has the case's own.
-above_key = pytest.StashKey[Dict[str, str]]()
-
 
 def typed_words(config: pytest.Config) -> List[str]:
     """Return the words of the command line."""
@@ -94,13 +90,13 @@ def options_among(
 
 def only_lists(config: pytest.Config) -> bool:
     """Whether this session lists cases and runs none."""
-    option = config.option
-    return bool(option.collectonly or option.describe or option.dry_run)
+    option = options_of(config)
+    return bool(config.option.collectonly or option.describe or option.dry_run)
 
 
 def measures(config: pytest.Config) -> bool:
     """Whether this session measures: it runs cases, and is no instance that another one directs."""
-    return not only_lists(config) and config.option.instance is None
+    return not only_lists(config) and options_of(config).instance is None
 
 
 def is_worker(config: pytest.Config) -> bool:
@@ -135,25 +131,27 @@ def measuring_arguments(
     """
     words: List[str] = []
     for dest in MEASURING_OPTIONS:
-        value = config.getoption(dest) if dest in known else None
+        value = getattr(options_of(config), dest) if dest in known else None
         values = value if isinstance(value, list) else [value]
         words += [f"{_flag(dest)}={_as_word(dest, item)}" for item in values if item is not None]
     return words
 
 
-def looking_inside_arguments(config: pytest.Config, nodeid: str) -> List[str]:
-    """Return the options that have a case leave something; their folders as absolute paths."""
-    given = {"--profile": config.option.profile, "--save-graph": config.option.save_graph}
-    return [f"{flag}={folder_above(config, root, nodeid)}" for flag, root in given.items() if root]
+def looking_inside_arguments(config: pytest.Config, own: str) -> List[str]:
+    """Return the options that have a case leave something; their folders as absolute paths.
+
+    ``own`` is as for :func:`folder_above`.
+    """
+    given = {"--profile": options_of(config).profile, "--save-graph": options_of(config).save_graph}
+    return [f"{flag}={folder_above(config, root, own)}" for flag, root in given.items() if root]
 
 
-def folder_above(config: pytest.Config, root: str, nodeid: str) -> Path:
+def folder_above(config: pytest.Config, root: str, own: str) -> Path:
     """Return where the folder of a case is that it leaves something in.
 
     ``root`` is seen from where the run began: its test may have changed the working directory.
     """
-    folder = config.invocation_params.dir / user_path(root)
-    return folder / config.stash.get(above_key, {}).get(nodeid, "")
+    return config.invocation_params.dir / user_path(root) / own
 
 
 def unknown_arguments(config: pytest.Config, known: Sequence[str]) -> List[str]:
@@ -162,7 +160,9 @@ def unknown_arguments(config: pytest.Config, known: Sequence[str]) -> List[str]:
     return [word for word in given_arguments(config) if word.split("=", 1)[0] in flags]
 
 
-def arguments_of(config: pytest.Config, nodeid: str, root: Optional[Path] = None) -> List[str]:
+def arguments_of(
+    config: pytest.Config, nodeid: str, named: Mapping[str, Path], root: Optional[Path] = None
+) -> List[str]:
     """Return the words by which another pytest runs the case with this node id.
 
     ``root`` is the project's folder, where it is not this run's. A file outside the project does
@@ -170,7 +170,7 @@ def arguments_of(config: pytest.Config, nodeid: str, root: Optional[Path] = None
     """
     root = config.rootpath if root is None else root
     name, separator, rest = nodeid.partition("::")
-    path = config.stash.get(files_key, {}).get(name)
+    path = named.get(name)
     if path is not None and config.rootpath not in path.parents:
         return [str(root / "conftest.py"), f"{path}{separator}{rest}"]
     # Of a path as a whole, `http://` in a parameter's identifier would become `http:/`.

@@ -11,122 +11,96 @@ import json
 import math
 import os
 import sys
-from collections import Counter
-from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Sequence
+from typing import Any, Dict, List, Sequence
 
 import pytest
 
 from ipubench.fixtures.case.errors import counted
+from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.command_line.words import only_lists, unknown_arguments
 from ipubench.plugins.compare.fresh_processes import (
     UNKNOWN_TIME,
-    gate_time_key,
     seconds_of_fresh,
 )
 from ipubench.plugins.compare.policy import compared_extra_info, has_gate, thresholds_of
+from ipubench.plugins.elsewhere.against import Against
+from ipubench.plugins.elsewhere.alternating import (
+    UnfitError,
+    steps_of,
+    taking_turns,
+    why_not_alternating,
+)
+from ipubench.plugins.elsewhere.place import find, find_revision, python_of
+from ipubench.plugins.elsewhere.remote_case import FreshError, RemoteCase
+from ipubench.plugins.elsewhere.revision import PREFIX, is_this_checkout
 from ipubench.plugins.gate import paired
 from ipubench.plugins.gate.paired import Benchmark, Sides
 from ipubench.plugins.gate.rule import TIME_OVER
 from ipubench.plugins.measure.by_pytest_benchmark import AS_THE_TEST_SAYS
-from ipubench.plugins.processes.alternating import (
-    AlternatingProcesses,
-    UnfitError,
-    steps_of,
-    why_not_alternating,
-)
-from ipubench.plugins.processes.fresh import FreshError, measure_again
-from ipubench.plugins.processes.other_python import Environment, find, find_revision, python_of
-from ipubench.plugins.processes.revision import PREFIX, is_this_checkout
-from ipubench.plugins.record import host_process
 from ipubench.plugins.record.record import ITSELF, THROUGHPUT, record_of
-from ipubench.plugins.record.text import percent, short_number
+from ipubench.plugins.record.text import percent, rate_text
 from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED, INCOMPARABLE, Verdict
-from ipubench.plugins.run.progress import in_words, progress_key
-from ipubench.plugins.run.results import run_key, selected
-from ipubench.plugins.run.resume import depends_on
-from ipubench.plugins.selection.selected import case_of, selection_key
-
-Progress = Callable[[str], None]
+from ipubench.plugins.run.progress import in_words
+from ipubench.plugins.selection.selected import case_of
+from ipubench.plugins.state import Run
 
 
-@dataclass
-class Against:
-    """The other side, and how a case is compared with it."""
+def _other_side(run: Run, given: str) -> Against:
+    """Look at the other side; UsageError where it cannot measure."""
+    config, option, root = run.config, options_of(run.config), run.config.rootpath
+    if given.startswith(PREFIX):
+        setup, python = option.against_setup, option.against_python
+        environment = find_revision(given, root, setup, python)
+        unknown = unknown_arguments(config, environment.options)
+        if unknown:
+            raise pytest.UsageError(
+                f"--against={given}: the suite of that revision does not know "
+                f"{unknown[0]}; leave it out"
+            )
+    else:
+        environment = find(given, root)
+    facts: Dict[str, Any] = dict(environment.versions)
+    if environment.revision is not None:
+        facts["commit"] = environment.revision.commit
+    run.depends["the other environment"] = json.dumps(facts)
+    return Against(root, environment)
 
-    config: pytest.Config
-    environment: Environment
-    #: Why cases did not alternate round by round, and how many.
-    not_alternated: Counter[str] = field(default_factory=Counter)
 
-    @classmethod
-    def start(cls, config: pytest.Config) -> Against:
-        """Look at the other side; UsageError where it cannot measure."""
-        option, root = config.option, config.rootpath
-        if option.against.startswith(PREFIX):
-            setup, python = option.against_setup, option.against_python
-            environment = find_revision(option.against, root, setup, python)
-            unknown = unknown_arguments(config, environment.options)
-            if unknown:
-                raise pytest.UsageError(
-                    f"--against={option.against}: the suite of that revision does not know "
-                    f"{unknown[0]}; leave it out"
-                )
-        else:
-            environment = find(option.against, root)
-        facts: Dict[str, Any] = dict(environment.versions)
-        if environment.revision is not None:
-            facts["commit"] = environment.revision.commit
-        depends_on(config, "the other environment", json.dumps(facts))
-        return cls(config, environment)
+def judge_against(run: Run, against: Against, item: pytest.Item, benchmark: Benchmark) -> Verdict:
+    """Measure a case in pairs and compare them.
 
-    def judge(self, item: pytest.Item, benchmark: Benchmark, progress: Progress) -> Verdict:
-        """Measure a case in pairs and compare them.
-
-        What this process measured is not compared: it has measured other cases before. A case that
-        cannot run there is incomparable; one that no longer runs here raises FreshError.
-        """
-        comparison = Comparison(self, item, benchmark, progress)
-        try:
-            return comparison.verdict()
-        except FreshError as error:
-            if not error.elsewhere:
-                raise
-            return Verdict(INCOMPARABLE, reasons=(f"it does not run there: {error.why}",))
-
-    def words(self) -> str:
-        """Return in words what is compared with what."""
-        text = self.environment.changes(host_process.versions())
-        there = self.environment.revision
-        if there is not None:
-            here = host_process.git_revision(self.config.rootpath)
-            here = host_process.short_revision(here, 12) or "none"
-            text += f"; commit {there.commit[:12]} there, {here} here"
-        return text
+    What this process measured is not compared: it has measured other cases before. A case that
+    cannot run there is incomparable; one that no longer runs here raises FreshError.
+    """
+    try:
+        return Comparison(run, against, item, benchmark).verdict()
+    except FreshError as error:
+        if not error.elsewhere:
+            raise
+        return Verdict(INCOMPARABLE, reasons=(f"it does not run there: {error.why}",))
 
 
 class Comparison:
     """The pairs of one case."""
 
-    def __init__(
-        self, against: Against, item: pytest.Item, benchmark: Benchmark, progress: Progress
-    ) -> None:
+    def __init__(self, run: Run, against: Against, item: pytest.Item, benchmark: Benchmark) -> None:
         """``benchmark``: of the case in this process."""
         self.name = benchmark["fullname"]
-        self.against = against
-        self.config = against.config
+        self.run, self.against = run, against
+        self.config = run.config
         self.item = item
-        self.progress = progress
-        self.thresholds = thresholds_of(item)
-        self.cap = max(self.config.option.gate_cap, paired.LEAST_PAIRS)
+        self.here = RemoteCase(run, item.nodeid)
+        self.there = RemoteCase(run, item.nodeid, against.environment)
+        self.thresholds = thresholds_of(run.policy, item)
+        self.cap = max(options_of(self.config).gate_cap, paired.LEAST_PAIRS)
         self.measured: List[Sides] = []
-        self.device = self.config.stash[selection_key].device
+        self.device = run.selection.device
         self.unfit = why_not_alternating(item, self.device, against.environment)
         if record_of(benchmark)["effective"].get("measured_by") == ITSELF:
             self.unfit = AS_THE_TEST_SAYS
-        self._time = self.config.stash[gate_time_key]
+        self._time = run.gate_time
         # Until a pair has been measured: both its sides take as long as the run's own process.
-        self._expected = 2 * seconds_of_fresh(item)
+        self._expected = 2 * seconds_of_fresh(run)
 
     @property
     def usable(self) -> List[Sides]:
@@ -135,13 +109,13 @@ class Comparison:
 
     def verdict(self) -> Verdict:
         """Measure pairs until they decide; return what they say together."""
-        tests = len(selected(self.config)) * max(1, len(self.thresholds))
+        tests = len(self.run.order) * max(1, len(self.thresholds))
         level = paired.level_of_a_look(self.cap, tests)
         reasons: List[str] = []
         case = case_of(self.item)
         name = case.id if case is not None else self.item.nodeid
         whole = in_words(self.cap * self._expected)
-        self.config.stash[progress_key].line(
+        self.run.progress.line(
             f"  {name}: up to {self.cap} pairs, {self._expected:.0f} s each: {whole}"
         )
         while len(self.measured) < self.cap:
@@ -152,7 +126,7 @@ class Comparison:
                 break
             sides = self._pair()
             self.measured.append(sides)
-            keys = compared_extra_info(self.config)
+            keys = compared_extra_info(self.run.policy)
             different = paired.incomparable(sides.here, sides.there, keys)
             if different:
                 return Verdict(INCOMPARABLE, reasons=tuple(different))
@@ -181,7 +155,7 @@ class Comparison:
         line.update(here=sides.here, there=sides.there, here_first=first)
         if sides.rounds is not None:
             line["rounds"] = sides.rounds.as_dict()
-        self.config.stash[run_key].add(line)
+        self.run.add(line)
         self._report(sides)
         return sides
 
@@ -198,27 +172,23 @@ class Comparison:
         """Show what a pair says, in a line of its own."""
         here, there = record_of(sides.here)["throughput"], record_of(sides.there)["throughput"]
         text = f"  {record_of(sides.here)['name']}: pair {len(self.measured) + 1}: "
-        before, unit = short_number(there["median"]), here["unit"]
+        before, unit = rate_text(there["median"]), here["unit"]
         if sides.usable:
             # Their medians may say otherwise: the change is that of rounds beside each other.
             (pair,) = paired.pairs_of([sides], THROUGHPUT)
             change = percent(math.expm1(-pair.difference), sign=True)
             text += f"{before} {unit} there, {change} here"
         else:
-            text += f"{before} -> {short_number(here['median'])} {unit}, disturbed"
-        self.config.stash[progress_key].line(f"{text} ({self._expected:.0f} s)")
+            text += f"{before} -> {rate_text(here['median'])} {unit}, disturbed"
+        self.run.progress.line(f"{text} ({self._expected:.0f} s)")
 
     def _say(self, what: str) -> None:
-        self.progress(f"pair {len(self.measured) + 1} of {self.cap} at most, {what}")
+        self.run.progress.phase(f"pair {len(self.measured) + 1} of {self.cap} at most, {what}")
 
     def _alternate(self, first: bool) -> Sides:
         """Measure a pair whose rounds alternate."""
-        option = self.config.option
-        processes = AlternatingProcesses(
-            self.device, self._say, self.config, self.item.nodeid, self.against.environment
-        )
-        with processes:
-            processes.start(first)
+        option = options_of(self.config)
+        with taking_turns(self.here, self.there, first, self.device, self._say) as processes:
             self._say("taking turns")
             rounds = processes.measure(option.budget, option.target_precision, steps_of(self.item))
             here, there = processes.benchmarks(rounds, first)
@@ -229,19 +199,14 @@ class Comparison:
         found: Dict[bool, Benchmark] = {}
         for here in (first, not first):
             self._say(f"measuring {'here' if here else 'there'}")
-            elsewhere = None if here else self.against.environment
-            found[here] = measure_again(self.config, self.item.nodeid, elsewhere, self.name)
+            case = self.here if here else self.there
+            found[here] = case.measured(self.name)[self.name]
         return Sides(found[True], found[False], first)
 
 
-against_key = pytest.StashKey[Against]()
-#: Why nothing is compared, where both sides are one.
-same_key = pytest.StashKey[str]()
-
-
-def prepare_other_side(config: pytest.Config) -> None:
+def prepare_other_side(run: Run) -> None:
     """Look at the other side before anything runs."""
-    option = config.option
+    config, option = run.config, options_of(run.config)
     for name in ("against_setup", "against_python"):
         given = option.against or ""
         if getattr(option, name) is not None and not given.startswith(PREFIX):
@@ -257,19 +222,18 @@ def prepare_other_side(config: pytest.Config) -> None:
             )
     if only_lists(config):
         return
-    same = compared_with_itself(config)
+    same = compared_with_itself(config, option.against)
     if same and has_gate(config):
         pytest.exit(same, returncode=EXIT_NOTHING_COMPARED)
     if same:
-        config.stash[same_key] = same
+        run.same = same
     else:
-        config.stash[against_key] = Against.start(config)
+        run.against = _other_side(run, option.against)
 
 
-def compared_with_itself(config: pytest.Config) -> str:
+def compared_with_itself(config: pytest.Config, given: str) -> str:
     """Return in words why the other side is this one, which no measurement has to show; else ''."""
-    option, root = config.option, config.rootpath
-    given = option.against
+    option, root = options_of(config), config.rootpath
     if not given.startswith(PREFIX):
         same = python_of(given) == os.path.abspath(sys.executable)
         what = "that is the interpreter of this run"
@@ -280,37 +244,37 @@ def compared_with_itself(config: pytest.Config) -> str:
     return f"--against={given}: nothing is compared, because {what}" if same else ""
 
 
-def what_is_compared(config: pytest.Config, items: List[pytest.Item]) -> List[str]:
+def what_is_compared(run: Run, items: List[pytest.Item]) -> List[str]:
     """Say what is compared with what, and how long that takes at most."""
-    against = config.stash.get(against_key, None)
+    against = run.against
     if against is None:
-        return [config.stash[same_key]] if same_key in config.stash else []
+        return [run.same] if run.same else []
     environment = against.environment
-    there = config.option.against if environment.revision is not None else environment.python
+    given = options_of(run.config).against
+    there = given if environment.revision is not None else environment.python
     cases = [item for item in items if case_of(item) is not None]
-    time = [most_time(against, cases)] if cases else []
+    time = [most_time(run.config, cases)] if cases else []
     return [f"against {there}: {against.words()}", *time]
 
 
-def most_time(against: Against, cases: Sequence[pytest.Item]) -> str:
+def most_time(config: pytest.Config, cases: Sequence[pytest.Item]) -> str:
     """Say how long the pairs of the cases that are to run take, as far as that is known."""
-    option = against.config.option
+    option = options_of(config)
     cap = max(option.gate_cap, paired.LEAST_PAIRS)
     most = f"up to {cap} pairs of processes for each of {counted(len(cases), 'case')}"
     first = paired.looks(cap)[0]
     least = f", {first} where these are clear" if first < cap else ""
-    known = option.gate_time is not None
-    time = f"{in_words(option.gate_time)} at most" if known else UNKNOWN_TIME
+    limit = option.gate_time
+    time = UNKNOWN_TIME if limit is None else f"{in_words(limit)} at most"
     return f"{most}{least}: {time}"
 
 
-def add_closing_lines(session: pytest.Session) -> None:
+def add_closing_lines(run: Run) -> None:
     """Say once more, below the verdicts, what they compare and how."""
-    run = session.config.stash.get(run_key, None)
-    against = session.config.stash.get(against_key, None)
-    if run is not None and same_key in session.config.stash:
-        run.closing.append(session.config.stash[same_key])
-    if run is None or against is None:
+    against = run.against
+    if run.same:
+        run.closing.append(run.same)
+    if run.journal is None or against is None:
         return
     for why, count in sorted(against.not_alternated.items()):
         cases = counted(count, "case")

@@ -6,34 +6,26 @@ it, or where no baseline could be saved; 6 where a gate was asked for and nothin
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import AbstractSet, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 import pytest
 from pytest import ExitCode
 
 from ipubench.fixtures.case.errors import counted, some_of
-from ipubench.fixtures.machine.files import kind_of
+from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.baseline import store
+from ipubench.plugins.baseline.comparison import Comparison
 from ipubench.plugins.baseline.entries import (
-    Place,
-    by_case,
-    find,
-    gone,
-    key_of,
     left_out,
     measured,
     place_of,
-    software_since,
     unproven,
     why_disturbed,
 )
 from ipubench.plugins.baseline.format import BaselineError
-from ipubench.plugins.baseline.runs import why_damaged
 from ipubench.plugins.command_line.words import is_worker, measures, only_tests
 from ipubench.plugins.compare.fresh_processes import most_time, too_few
-from ipubench.plugins.compare.policy import compared_extra_info, policy_of, thresholds_of
+from ipubench.plugins.compare.policy import compared_extra_info, thresholds_of
 from ipubench.plugins.gate.rule import (
     DETECTABLE_CHANGE,
     Measure,
@@ -42,7 +34,7 @@ from ipubench.plugins.gate.rule import (
     least_slowdown,
 )
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record.record import THROUGHPUT, of_test, record_of, with_processes
+from ipubench.plugins.record.record import THROUGHPUT, record_of, with_processes
 from ipubench.plugins.record.text import percent
 from ipubench.plugins.record.verdict import (
     COMPARED,
@@ -52,11 +44,10 @@ from ipubench.plugins.record.verdict import (
     REGRESSED,
     Verdict,
 )
-from ipubench.plugins.run.exit_code import exit_code
-from ipubench.plugins.run.results import Run, is_complete, run_key, selected
-from ipubench.plugins.run.resume import damage_key, depends_on, digest
+from ipubench.plugins.run.resume import digest
 from ipubench.plugins.selection.functions import make_case
-from ipubench.plugins.selection.selected import Selection, case_of, selection_key
+from ipubench.plugins.selection.selected import case_of
+from ipubench.plugins.state import Run
 
 #: Why cases are not in the baseline that was asked for, and what to do.
 SELDOM = (
@@ -70,114 +61,51 @@ DISTURBED = (
 )
 
 
-@dataclass
-class Comparison:
-    """The baseline of this run."""
-
-    path: Path
-    entries: List[Dict[str, Any]]
-    #: The cases that it has, each with its test.
-    tests: Dict[str, str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._by_case = by_case(self.entries)
-        self.tests = {entry["fullname"]: of_test(entry) for entry in self.entries}
-
-    @property
-    def stored(self) -> AbstractSet[str]:
-        """The cases that it has."""
-        return self.tests.keys()
-
-    def find(self, benchmark: Dict[str, Any]) -> Optional[Dict[str, Any]]:
-        """Return the entry that a measured case is compared with; None where it is new."""
-        return find(self._by_case, *key_of(benchmark))
-
-    def newest(self, nodeid: str) -> Optional[Dict[str, Any]]:
-        """Return the newest entry of a case, whatever its machine and configuration."""
-        entries = self._by_case.get(nodeid, ())
-        return max(entries, key=lambda entry: str(record_of(entry)["time"]), default=None)
-
-    def software(self, benchmarks: Iterable[Dict[str, Any]]) -> str:
-        """Return in words which versions and commits are others than the entries'; '' for none."""
-        return software_since(self._by_case, benchmarks)
-
-    def missing(self, selection: Selection, root: Path) -> List[str]:
-        """Return stored cases that no longer exist, given all that were collected before ``-k``.
-
-        A file or a class that was not collected says nothing of its cases.
-        """
-        known = selection.nodeids | selection.tests
-        files = {nodeid.split("::")[0] for nodeid in known}
-        unknown = tuple(f"{nodeid}::" for nodeid in selection.unknown)
-
-        def was_collected(nodeid: str) -> bool:
-            name = nodeid.split("::")[0]
-            try:
-                here = name in files or not kind_of(root / name)
-            except OSError:
-                return False
-            return here and not nodeid.startswith(unknown)
-
-        return sorted(
-            {
-                entry["fullname"]
-                for entry in gone(self.entries, known)
-                if was_collected(entry["fullname"])
-            }
-        )
-
-
-comparison_key = pytest.StashKey[Comparison]()
-#: The cases, each with its machine, of which the baseline to be saved has an entry to judge by.
-replaceable_key = pytest.StashKey[Set[Place]]()
-
-
-def read_baseline(config: pytest.Config) -> None:
+def read_baseline(run: Run) -> None:
     """Read the baseline before anything runs: a bad file must not cost a measurement."""
-    option = config.option
-    config.stash[damage_key] = why_damaged
+    config, option = run.config, options_of(run.config)
     try:
         if option.baseline_save is not None:
             target = store.baseline_path(option.baseline_save, config.rootpath)
             # What is there is kept, so it must be sound.
-            config.stash[replaceable_key] = store.sound_places(target)
+            run.replaceable = store.sound_places(target)
             if measures(config) and not is_worker(config):
                 store.check_writable(target)
         if option.baseline is not None:
             path = store.baseline_path(option.baseline, config.rootpath)
-            config.stash[comparison_key] = Comparison(path, store.load_all(path))
-            depends_on(config, "the baseline", digest(path))
+            run.baseline = Comparison(path, store.load_all(path))
+            run.depends["the baseline"] = digest(path)
     except BaselineError as error:
         raise pytest.UsageError(str(error)) from error
 
 
-def restore_case(item: pytest.Item) -> None:
+def restore_case(run: Run, item: pytest.Item) -> None:
     """Make a case of a test that turned out to measure when the baseline was taken."""
-    comparison = item.config.stash.get(comparison_key, None)
+    comparison = run.baseline
     if comparison is None or case_of(item) is not None or only_tests(item.config):
         return
     if item.nodeid in comparison.tests.values():
-        make_case(item)
+        make_case(item, run.selection)
 
 
-def what_the_gate_costs(config: pytest.Config, items: List[pytest.Item]) -> List[str]:
+def what_the_gate_costs(run: Run, items: List[pytest.Item]) -> List[str]:
     """Say how long saving or gating takes at most, and which cases are too noisy for the gate."""
-    if not measures(config):
+    if not measures(run.config):
         return []
-    comparison = config.stash.get(comparison_key, None)
     cases = {item.nodeid: item for item in items if case_of(item) is not None}
-    entries = [] if comparison is None else comparison.entries
+    entries = [] if run.baseline is None else run.baseline.entries
     stored = [entry for entry in entries if entry["fullname"] in cases]
-    judged = {one["fullname"] for one in stored if thresholds_of(cases[one["fullname"]])}
+    names = {entry["fullname"] for entry in stored}
+    judged = [name for name in names if thresholds_of(run.policy, cases[name])]
     # A file may have the entries of several machines; which of them is this one is not known yet.
     noise: Dict[str, Noise] = {}
     for entry in stored:
         name = entry["fullname"]
-        found = noise_of(entry, _rule(cases[name]))
+        found = noise_of(entry, _rule(run, cases[name]))
         if found is not None:
             noise[name] = min(found, noise.get(name, found))
     said = (
-        most_time(config, len(cases), len(judged)),
+        most_time(run.config, len(cases), len(judged)),
         too_noisy(list(noise.values())),
     )
     return [line for line in said if line]
@@ -217,81 +145,80 @@ def too_noisy(cases: Sequence[Noise]) -> str:
 
 
 def judge_with_baseline(
-    item: pytest.Item, benchmark: Dict[str, Any], fresh: Sequence[Dict[str, Any]], measure: Measure
+    run: Run,
+    baseline: Comparison,
+    item: pytest.Item,
+    benchmark: Dict[str, Any],
+    fresh: Sequence[Dict[str, Any]],
+    measure: Measure,
 ) -> Verdict:
-    """Judge a case against the baseline of this run, which has one.
+    """Judge a case against the baseline of this run.
 
     ``fresh`` are its benchmarks from fresh processes so far; ``measure`` adds to them.
     """
-    comparison = item.config.stash[comparison_key]
-    before = comparison.find(benchmark)
+    before = baseline.find(benchmark)
     if before is None:
         return Verdict(NEW)
-    rule = _rule(item)
+    rule = _rule(run, item)
     now = with_processes(benchmark, fresh)
     # Without a threshold the change is shown and judged by nothing.
     return judge(now, before, rule, measure if rule.thresholds else None)
 
 
-def _rule(item: pytest.Item) -> Rule:
+def _rule(run: Run, item: pytest.Item) -> Rule:
     """Return what a case of this run is judged by; all cases of the run share the false alarms."""
-    config = item.config
-    cases = len(config.stash[comparison_key].stored & set(selected(config)))
-    return Rule(thresholds_of(item), cases, config.option.gate_cap, compared_extra_info(config))
+    cases = len(run.baseline.stored & set(run.order)) if run.baseline is not None else 0
+    cap, keys = options_of(run.config).gate_cap, compared_extra_info(run.policy)
+    return Rule(thresholds_of(run.policy, item), cases, cap, keys)
 
 
-def missing_cases(config: pytest.Config) -> List[str]:
+def missing_cases(run: Run) -> List[str]:
     """Return the stored cases that no longer exist, or that ran here and measured nothing.
 
     One that failed exists, and its failure says why it has no result.
     """
-    comparison = config.stash.get(comparison_key, None)
-    run = config.stash.get(run_key, None)
-    if comparison is None or run is None:
+    if run.baseline is None or run.journal is None:
         return []
     results = run.results
     unmeasured = [
         name
-        for name, test in sorted(comparison.tests.items())
+        for name, test in sorted(run.baseline.tests.items())
         if test in run.order
         and results.outcomes.get(test, "failed") != "failed"
         and name not in results.benchmarks
     ]
-    return comparison.missing(config.stash[selection_key], config.rootpath) + unmeasured
+    return run.baseline.missing(run.selection, run.config.rootpath) + unmeasured
 
 
-def conclude_session(session: pytest.Session) -> int:
-    """Write the baseline asked for; return the exit code of that and of session-level verdicts."""
-    config = session.config
-    run = config.stash.get(run_key, None)
-    if run is None:
-        return ExitCode.OK
-    comparison = config.stash.get(comparison_key, None)
-    if comparison is not None and not is_worker(config):
-        software = comparison.software(run.results.benchmarks.values())
-        since = store.path_text(comparison.path, config.rootpath)
+def conclude(run: Run, ended: int) -> None:
+    """Write the baseline asked for, and conclude from all cases of the run together.
+
+    ``ended``: its exit code so far.
+    """
+    if run.journal is None:
+        return
+    root, invalid = run.config.rootpath, run.selection.invalid
+    if run.baseline is not None and not is_worker(run.config):
+        software = run.baseline.software(run.results.benchmarks.values())
+        since = store.path_text(run.baseline.path, root)
         run.closing += [f"since {since}: {software}"] if software else []
-    saved = (
-        _save_baseline(config, run)
-        if session.exitstatus in (ExitCode.OK, ExitCode.TESTS_FAILED)
-        else ExitCode.OK
-    )
-    invalid = config.stash[selection_key].invalid
+    if ended in (ExitCode.OK, ExitCode.TESTS_FAILED):
+        run.problems.append(_save_baseline(run))
     run.closing += [f"not measured: {line}" for line in invalid]
-    return exit_code(saved, _judged(config, run), ExitCode.USAGE_ERROR if invalid else ExitCode.OK)
+    run.problems += [_judged(run), ExitCode.USAGE_ERROR if invalid else ExitCode.OK]
 
 
-def _judged(config: pytest.Config, run: Run) -> int:
+def _judged(run: Run) -> int:
     """Return what a gate makes of the session; each case's own verdict has failed its test."""
-    if policy_of(config) is None:
+    if run.policy is None:
         return ExitCode.OK
-    if missing_cases(config):
+    if missing_cases(run):
         return ExitCode.TESTS_FAILED
     kinds = {verdict["kind"] for verdict in run.results.verdicts.values()}
     return ExitCode.OK if kinds & set(COMPARED) else EXIT_NOTHING_COMPARED
 
 
-def _save_baseline(config: pytest.Config, run: Run) -> ExitCode:
+def _save_baseline(run: Run) -> ExitCode:
     """Write the baseline where one was asked for; return how that went, as an exit code.
 
     To write none is a failure. Cases whose tests did not pass are left out, because their results
@@ -299,21 +226,21 @@ def _save_baseline(config: pytest.Config, run: Run) -> ExitCode:
     which would lose a little each time. So are those that --gate-time let measure too seldom and
     those that others disturbed, unless these are to be kept; both is a failure as well.
     """
-    name = config.option.baseline_save
+    config, name = run.config, options_of(run.config).baseline_save
     if name is None:
         return ExitCode.OK
-    if not is_complete(config):
+    if not run.is_complete:
         run.closing.append("no baseline was written: the run ended before its last case")
         return ExitCode.TESTS_FAILED
     failed = unproven(run.results)
     sound = [one for one in measured(run.results) if one["fullname"] not in failed]
     run.closing += left_out(failed, "whose entries stay as they were")
-    seldom = {one["fullname"]: too_few(config, one["fullname"]) for one in sound}
+    seldom = {one["fullname"]: too_few(run, one["fullname"]) for one in sound}
     disturbed = {
         one["fullname"]: why_disturbed(one) for one in sound if not seldom[one["fullname"]]
     }
     left = _named(run, seldom, SELDOM)
-    if not config.option.keep_disturbed:
+    if not options_of(config).keep_disturbed:
         left += _named(run, disturbed, DISTURBED)
     code = ExitCode.TESTS_FAILED if left else ExitCode.OK
     undecided = {
@@ -321,7 +248,7 @@ def _save_baseline(config: pytest.Config, run: Run) -> ExitCode:
         for one in sound
         if run.results.verdicts.get(one["fullname"], {}).get("kind") == INCONCLUSIVE
         and disturbed.get(one["fullname"]) == ""
-        and place_of(one) in config.stash[replaceable_key]
+        and place_of(one) in run.replaceable
     }
     run.closing += left_out(undecided, UNDECIDED)
     sound = [one for one in sound if one["fullname"] not in {*left, *undecided}]

@@ -1,31 +1,29 @@
 """`--count=instructions`: counts the selected cases before the first one, and judges their counts.
 
-All cases are counted in one process, on both sides of a comparison at once. Those that look worse
-are counted in a second one, together, before any test runs: each test then has its verdict.
+All cases are counted in one process, on both sides of a comparison at once. If some look worse, all
+are counted in a second one, as the same calls before it make a count the same. Both end before any
+test runs: each test then has its verdict.
 """
 
 from __future__ import annotations
 
-import contextlib
-from concurrent.futures import ThreadPoolExecutor
+import threading
 from dataclasses import replace
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import pytest
 
-from ipubench.fixtures.case.errors import counted
+from ipubench.fixtures.case.errors import CaseError, counted
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.devices.lease import idle_key
 from ipubench.plugins.command_line.words import is_worker, measures, only_tests
-from ipubench.plugins.compare.against_plugin import against_key
-from ipubench.plugins.compare.baseline_plugin import comparison_key
 from ipubench.plugins.compare.policy import count_threshold_of
 from ipubench.plugins.count import counter, judge
 from ipubench.plugins.count.judge import SUSPECT, Judgement
 from ipubench.plugins.count.process import CountingProcess, Line
-from ipubench.plugins.count.state import Counting, alone, counting_key, counts
+from ipubench.plugins.count.state import Counting, alone, counts
 from ipubench.plugins.record.counts import Counts
 from ipubench.plugins.record.record import INSTRUCTIONS, differences, record_of
-from ipubench.plugins.record.text import percent
 from ipubench.plugins.record.verdict import (
     IMPROVED,
     INCOMPARABLE,
@@ -36,10 +34,8 @@ from ipubench.plugins.record.verdict import (
     UNJUDGED,
     Verdict,
 )
-from ipubench.plugins.run.progress import progress_key
-from ipubench.plugins.run.results import run_key
-from ipubench.plugins.run.time_spent import spent_key
-from ipubench.plugins.selection.selected import case_of, selection_key
+from ipubench.plugins.selection.selected import case_of
+from ipubench.plugins.state import Run
 
 #: The kinds of a verdict, the worst first; of two the worse one is that of the case.
 WORST_FIRST = (REGRESSED, INCONCLUSIVE, INCOMPARABLE, IMPROVED, PASS, UNJUDGED)
@@ -47,9 +43,9 @@ NO_COUNTS = "the baseline has no instructions of it: save it with --count=instru
 NOT_COUNTED = "its instructions are not judged: add --count=instructions"
 
 
-def prepare(config: pytest.Config) -> None:
-    """Choose how to count, before anything runs. Raises UsageError where nothing can."""
-    option = config.option
+def prepare(run: Run) -> None:
+    """Choose how to count, before anything runs. Raises UsageError if nothing can."""
+    config, option = run.config, options_of(run.config)
     if not (counts(config) and measures(config)) or only_tests(config):
         return
     flag = "--gate=instructions" if option.count is None else "--count=instructions"
@@ -60,93 +56,105 @@ def prepare(config: pytest.Config) -> None:
         )
     if option.profile is not None:
         raise pytest.UsageError(f"{flag}: --profile measures nothing; leave one of them out")
-    device = config.stash[selection_key].device
-    if device not in ("cpu", "fake"):
+    if run.selection.device not in ("cpu", "fake"):
         raise pytest.UsageError(
-            f"{flag}: nobody counts the instructions of the device {device}; choose --device=cpu"
+            f"{flag}: nobody counts the instructions of the device {run.selection.device}; choose "
+            "--device=cpu"
         )
     if alone(config) and option.baseline_save is not None:
         raise pytest.UsageError(
             "--gate=instructions takes no times, which --baseline-save stores: save the baseline "
             "in a run of its own, with --count=instructions"
         )
-    way = counter.choose(_way_before(config))
+    way = counter.choose(_way_before(run))
     if not way:
         raise pytest.UsageError(counter.NOTHING_COUNTS)
-    against = config.stash.get(against_key, None)
-    there = [] if against is None else [CountingProcess(config, way, against.environment)]
-    if against is not None and not against.environment.counts:
+    there = [] if run.against is None else [CountingProcess(run, way, run.against.environment)]
+    if not all(side.place.counts for side in there):
         raise pytest.UsageError(
             f"{flag}: the suite of --against={option.against} cannot count; leave out {flag}"
         )
-    counting = Counting(CountingProcess(config, way), there, alone(config))
-    counting.why_not = lambda nodeid: _judgement(config, counting, nodeid, None).reason
-    config.stash[counting_key] = counting
+    counting = Counting(CountingProcess(run, way), there, alone(config))
+    counting.why_not = lambda nodeid: _judgement(run, counting, nodeid, None).reason
+    run.counting = counting
 
 
-def _way_before(config: pytest.Config) -> str:
+def _way_before(run: Run) -> str:
     """Return how the baseline's instructions were counted, to count them in the same way."""
-    comparison = config.stash.get(comparison_key, None)
-    entries = [] if comparison is None else comparison.entries
+    entries = [] if run.baseline is None else run.baseline.entries
     found = (Counts.of_record(record_of(entry).get(INSTRUCTIONS)) for entry in entries)
     return next((str(one.how.get("by", "")) for one in found if one is not None), "")
 
 
-def count_cases(session: pytest.Session) -> None:
-    """Count the selected cases, and once more those that look worse."""
-    config = session.config
-    counting = config.stash.get(counting_key, None)
-    items = {item.nodeid: item for item in session.items if case_of(item) is not None}
-    if counting is None or not items:
+def count_cases(run: Run, items: Sequence[pytest.Item]) -> None:
+    """Count the selected cases, and once more if some look worse."""
+    counting = run.counting
+    cases = {item.nodeid: item for item in items if case_of(item) is not None}
+    if counting is None or not cases:
         return
-    progress = config.stash[progress_key]
-    commands = [name for name in items if items[name].get_closest_marker("spec") is not None]
+    commands = [name for name in cases if cases[name].get_closest_marker("spec") is not None]
     for name in commands:
         counting.counted[name] = [{"uncountable": "a command does its work"}]
-    names = [name for name in items if name not in commands]
-    wanted = config.option.processes or (2 if config.option.baseline_save is not None else 1)
-    with config.stash[spent_key].during("count"):
+    names = [name for name in cases if name not in commands]
+    option = options_of(run.config)
+    wanted = option.processes or (2 if option.baseline_save is not None else 1)
+    what = f"counting the instructions of {counted(len(names), 'case')}"
+    with run.spent.during("count"):
         for _ in range(min(wanted, 2)):
-            progress.line(f"counting the instructions of {counted(len(names), 'case')}")
+            run.progress.line(what)
             _count(counting, names)
-        suspects = [name for name in names if _is_suspect(items[name], counting)]
+        suspects = [name for name in names if _is_suspect(run, counting, cases[name])]
         if suspects:
-            cases = counted(len(suspects), "case that looks", "cases that look")
-            progress.line(f"counting {cases} slower in one more process")
-            _count(counting, suspects)
-    config.stash[idle_key] = counting.alone and all(map(counting.replaces_times, items))
+            looks = counted(len(suspects), "case looks", "cases look")
+            run.progress.line(f"{what} once more: {looks} slower")
+            _count(counting, names)
+    run.config.stash[idle_key] = counting.alone and all(map(counting.replaces_times, cases))
 
 
 def _count(counting: Counting, names: Sequence[str]) -> None:
-    """Count cases once more, on both sides at once."""
-    sides = [(counting.here, counting.counted)]
-    sides += [(there, counting.counted_there) for there in counting.there]
-    with _ending([side for side, _ in sides]), ThreadPoolExecutor(len(sides)) as pool:
-        running = [(pool.submit(side.count, names), found) for side, found in sides]
-        for future, found in running:
-            lines: Dict[str, Line] = future.result()
-            for name in names:
-                found.setdefault(name, []).append(lines[name])
+    """Count cases in one more process, on both sides at once."""
+    others = [Side(there, names) for there in counting.there]
+    for other in others:
+        other.start()
+    ours = counting.here.count(names) if names else {}
+    for name in names:
+        counting.counted.setdefault(name, []).append(ours[name])
+    for other in others:
+        for name, line in other.result().items():
+            counting.counted_there.setdefault(name, []).append(line)
 
 
-@contextlib.contextmanager
-def _ending(sides: Sequence[CountingProcess]) -> Iterator[None]:
-    """End the processes if something ends the wait for them."""
-    try:
-        yield
-    finally:
-        for side in sides:
-            side.end()
+class Side(threading.Thread):
+    """Counts the other side meanwhile. An interrupted run does not wait for it.
+
+    The supervisor of its process ends that with the run.
+    """
+
+    def __init__(self, process: CountingProcess, names: Sequence[str]) -> None:
+        super().__init__(daemon=True)
+        self._process, self._names = process, names
+        self._found: Dict[str, Line] = {}
+
+    def run(self) -> None:
+        """Count."""
+        try:
+            self._found = self._process.count(self._names)
+        except CaseError as error:
+            self._found = {name: {"uncountable": str(error)} for name in self._names}
+
+    def result(self) -> Dict[str, Line]:
+        """Return what was counted, at its end."""
+        self.join()
+        return self._found
 
 
-def _is_suspect(item: pytest.Item, counting: Counting) -> bool:
-    threshold = count_threshold_of(item)
-    found = _judgement(item.config, counting, item.nodeid, threshold)
-    return found.kind == SUSPECT
+def _is_suspect(run: Run, counting: Counting, item: pytest.Item) -> bool:
+    threshold = count_threshold_of(run.policy, item)
+    return _judgement(run, counting, item.nodeid, threshold).kind == SUSPECT
 
 
 def _before(
-    config: pytest.Config, counting: Counting, nodeid: str, benchmark: Optional[Dict[str, Any]]
+    run: Run, counting: Counting, nodeid: str, benchmark: Optional[Dict[str, Any]]
 ) -> Tuple[Optional[Counts], Optional[Dict[str, Any]]]:
     """Return the counts that a case is compared with and, of a baseline, their record.
 
@@ -154,16 +162,15 @@ def _before(
     """
     if counting.there:
         return counting.of_other(nodeid), None
-    comparison = config.stash.get(comparison_key, None)
-    if comparison is None:
+    if run.baseline is None:
         return None, None
-    entry = comparison.newest(nodeid) if benchmark is None else comparison.find(benchmark)
+    entry = run.baseline.newest(nodeid) if benchmark is None else run.baseline.find(benchmark)
     record = {} if entry is None else record_of(entry)
     return Counts.of_record(record.get(INSTRUCTIONS)), record or None
 
 
 def _judgement(
-    config: pytest.Config,
+    run: Run,
     counting: Counting,
     nodeid: str,
     threshold: Optional[float],
@@ -171,7 +178,7 @@ def _judgement(
 ) -> Judgement:
     """Return what the counts of a case say; its reason if they say nothing."""
     now = counting.of(nodeid)
-    before, record = _before(config, counting, nodeid, benchmark)
+    before, record = _before(run, counting, nodeid, benchmark)
     if before is None:
         return Judgement("", reason=now.uncountable or (NO_COUNTS if record is not None else ""))
     if benchmark is not None and record is not None:
@@ -192,15 +199,14 @@ def _on_one_machine(now: Dict[str, Any], before: Dict[str, Any]) -> Dict[str, An
     return {**now, **same, "conditions": conditions}
 
 
-def keep_counts(item: pytest.Item, nodeid: str) -> None:
+def keep_counts(run: Run, nodeid: str) -> None:
     """Put the counts of a case that has been measured into the run's results."""
-    counting = item.config.stash.get(counting_key, None)
+    counting = run.counting
     if counting is None:
         return
     if nodeid not in counting.counted:  # a test that turned out to measure
-        with item.config.stash[spent_key].during("count"):
+        with run.spent.during("count"):
             _count(counting, [nodeid])
-    run = item.config.stash[run_key]
     for line in counting.counted[nodeid]:
         run.add({"type": "count", "case": nodeid, "count": dict(line)})
     why = counting.of(nodeid).uncountable
@@ -209,37 +215,38 @@ def keep_counts(item: pytest.Item, nodeid: str) -> None:
         run.closing.append(f"{name}: uncountable: {why}")
 
 
-def is_counted_alone(item: pytest.Item) -> bool:
+def is_counted_alone(run: Run, nodeid: str) -> bool:
     """Whether a case has no times that could be judged."""
-    counting = item.config.stash.get(counting_key, None)
-    return counting is not None and counting.alone and counting.replaces_times(item.nodeid)
+    counting = run.counting
+    return counting is not None and counting.alone and counting.replaces_times(nodeid)
 
 
-def verdict_by_counts(
-    item: pytest.Item, benchmark: Dict[str, Any], timed: Optional[Verdict]
+def with_counts(
+    run: Run, item: pytest.Item, benchmark: Dict[str, Any], timed: Optional[Verdict]
 ) -> Optional[Verdict]:
     """Return the verdict on a case by its times, if it has one, and by its instructions."""
-    config, nodeid = item.config, benchmark["fullname"]
-    counting, threshold = config.stash.get(counting_key, None), count_threshold_of(item)
+    nodeid, counting = benchmark["fullname"], run.counting
+    threshold = count_threshold_of(run.policy, item)
     if counting is None:
         if timed is None or threshold is None:
             return timed
         return replace(timed, reasons=(*timed.reasons, NOT_COUNTED))
-    before, record = _before(config, counting, nodeid, benchmark)
-    if not counting.there and (comparison_key not in config.stash or record is None):
-        return timed or (Verdict(NEW) if comparison_key in config.stash else None)
-    found = _judgement(config, counting, nodeid, threshold, benchmark)
+    before, record = _before(run, counting, nodeid, benchmark)
+    if not counting.there and record is None:
+        return timed or (Verdict(NEW) if run.baseline is not None else None)
+    found = _judgement(run, counting, nodeid, threshold, benchmark)
     if not found.kind:
         if timed is None:
             return Verdict(INCOMPARABLE, metric=INSTRUCTIONS, reasons=(found.reason,))
         return replace(timed, reasons=(*timed.reasons, found.reason))
     kind = INCONCLUSIVE if found.kind == SUSPECT else found.kind
     also: Tuple[Dict[str, Any], ...] = ({**found.as_dict(), "kind": kind},)
-    sizes = len(counting.of(nodeid).values), 0 if before is None else len(before.values)
-    if timed is None:
-        now, then = sizes
-        return Verdict(kind, metric=INSTRUCTIONS, also=also, processes=now, processes_before=then)
-    return joined(timed, kind, also)
+    if timed is not None:
+        return joined(timed, kind, also)
+    sizes = len(counting.of(nodeid).values), len(before.values) if before is not None else 0
+    return Verdict(
+        kind, metric=INSTRUCTIONS, also=also, processes=sizes[0], processes_before=sizes[1]
+    )
 
 
 def joined(timed: Verdict, kind: str, also: Tuple[Dict[str, Any], ...]) -> Verdict:
@@ -255,19 +262,10 @@ def joined(timed: Verdict, kind: str, also: Tuple[Dict[str, Any], ...]) -> Verdi
     return replace(timed, kind=worst, metric=decided, also=(*timed.also, *also))
 
 
-def functions_that_grew(item: pytest.Item) -> List[Dict[str, Any]]:
-    """Return the functions of compiled code whose instructions grew, where that is known."""
-    config, nodeid = item.config, item.nodeid
-    counting = config.stash.get(counting_key, None)
+def functions_that_grew(run: Run, nodeid: str) -> List[Dict[str, Any]]:
+    """Return the functions of compiled code whose instructions grew, if that is known."""
+    counting = run.counting
     if counting is None:
         return []
-    benchmark = config.stash[run_key].results.benchmarks[nodeid]
-    before, _ = _before(config, counting, nodeid, benchmark)
-    if before is None or not before.functions:
-        return []
-    return judge.grown(before.functions, counting.of(nodeid).functions)
-
-
-def change_in_words(one: Dict[str, Any]) -> str:
-    """Return by how much a count changed, to a hundredth of a percent."""
-    return percent(one["change"], 2, sign=True)
+    before, _ = _before(run, counting, nodeid, run.results.benchmarks[nodeid])
+    return judge.grown(before.functions, counting.of(nodeid).functions) if before else []

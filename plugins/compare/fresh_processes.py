@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-import time
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import pytest
 
 from ipubench.fixtures.case.errors import counted
+from ipubench.fixtures.command_line import change_options, options_of
 from ipubench.fixtures.machine.processor import allowed_cpus
 from ipubench.plugins.command_line.words import worker_count, workers_in_turns
 from ipubench.plugins.compare.policy import has_gate
+from ipubench.plugins.elsewhere.beside import busy_programs
+from ipubench.plugins.elsewhere.remote_case import RemoteCase
 from ipubench.plugins.gate.countable import LEAST_FRESH, given_up
 from ipubench.plugins.gate.cpu_time import LEAST_DISTURBED
-from ipubench.plugins.processes.beside import busy_programs
-from ipubench.plugins.processes.fresh import all_measured_again
+from ipubench.plugins.measure.base import state_of
 from ipubench.plugins.record.record import (
     record_of,
     was_disturbed,
 )
-from ipubench.plugins.record.text import short_number
-from ipubench.plugins.run.progress import Progress, in_words, progress_key
-from ipubench.plugins.run.results import run_key
-from ipubench.plugins.run.time_spent import spent_key
-from ipubench.plugins.run.within import limit_key
+from ipubench.plugins.record.text import rate_text
+from ipubench.plugins.run.gate_time import GateTime
+from ipubench.plugins.run.progress import in_words
+from ipubench.plugins.run.within import TimeLimit
 from ipubench.plugins.selection.selected import case_of
+from ipubench.plugins.state import Run, run_of
 
 #: Processes that measure each case of a baseline: its own and fresh ones.
 BASELINE_PROCESSES = 9
@@ -41,101 +41,47 @@ NOT_OF_A_PROCESS = ("device", "quiet", "compare")
 OF_RUN = ("start", "import")
 
 
-class GateTime:
-    """What is left of ``--gate-time``, in equal shares for the cases that are still to come."""
-
-    def __init__(self, seconds: Optional[float], cases: int) -> None:
-        self._left = math.inf if seconds is None else seconds
-        #: The cases that have not ended, the one that runs among them.
-        self.cases = cases
-        self._share = math.inf
-        #: The seconds of the latest measurement, and of a fresh process beyond what was expected.
-        self.latest = self.beyond = 0.0
-
-    def begin(self) -> None:
-        """Give the case that runs its share; what earlier ones left over is in it."""
-        self._share = self._left / max(1, self.cases)
-
-    def end(self) -> None:
-        """Note that a case has ended, measured or not."""
-        self.cases -= 1
-
-    def allows(self, seconds: float) -> bool:
-        """Tell whether the case has so much left."""
-        return seconds <= self._share
-
-    @contextlib.contextmanager
-    def spending(self) -> Iterator[None]:
-        """Take from what is left the time that a measurement takes, also where it fails."""
-        started = time.monotonic()
-        try:
-            yield
-        finally:
-            self.latest = time.monotonic() - started
-            self._share -= self.latest
-            self._left -= self.latest
-
-
-gate_time_key = pytest.StashKey[GateTime]()
-#: What the fresh processes of a test have measured, each by name.
-_fresh_key = pytest.StashKey[List[Dict[str, Dict[str, Any]]]]()
-
-
 def processes_wanted(config: pytest.Config) -> int:
     """Return how many processes measure each case, the session's own among them."""
-    option = config.option
+    option = options_of(config)
     if option.processes is not None:
         return int(option.processes)
     return BASELINE_PROCESSES if option.baseline_save is not None else 1
 
 
-def reserve_gate_time(config: pytest.Config) -> None:
+def reserve_gate_time(config: pytest.Config, limit: Optional[TimeLimit]) -> None:
     """Keep a part of the time of ``--within``, which has begun, for the processes of a gate."""
-    option, limit = config.option, config.stash.get(limit_key, None)
+    option = options_of(config)
     if limit is None or option.baseline is None or not has_gate(config):
         return
-    most = GATE_SHARE * option.within
-    option.gate_time = most if option.gate_time is None else min(most, option.gate_time)
-    limit.keep(option.gate_time)
+    most = GATE_SHARE * (option.within or 0.0)
+    seconds = most if option.gate_time is None else min(most, option.gate_time)
+    change_options(config, gate_time=seconds)
+    limit.keep(seconds)
 
 
-def share_gate_time(session: pytest.Session) -> None:
-    """Share the time among the cases that this run, or this worker, is to measure.
+def gate_time_of(config: pytest.Config, items: Sequence[pytest.Item]) -> GateTime:
+    """Return --gate-time, to be shared by the cases that this run, or this worker, is to measure.
 
     Workers that take turns each have an equal part of it. What a resumed run has done needs none.
     """
-    config = session.config
-    waiting = [item for item in session.items if case_of(item) is not None]
+    waiting = [item for item in items if case_of(item) is not None]
     cases = math.ceil(len(waiting) / worker_count(config))
-    given = config.option.gate_time
+    given = options_of(config).gate_time
     seconds = None if given is None else given / workers_in_turns(config)
-    config.stash[gate_time_key] = GateTime(seconds, cases)
+    return GateTime(seconds, cases)
 
 
-def forget_processes(item: pytest.Item) -> None:
-    """Forget the processes of an earlier try of the test."""
-    item.stash[_fresh_key] = []
-
-
-@contextlib.contextmanager
-def gate_time_of_case(item: pytest.Item) -> Iterator[None]:
-    """Leave what a case did not need to those that follow, however it ended."""
-    yield
-    if case_of(item) is not None:
-        item.config.stash[gate_time_key].end()
-
-
-def seconds_of_fresh(item: pytest.Item) -> float:
+def seconds_of_fresh(run: Run) -> float:
     """Return what a fresh process of the case that runs will take, about.
 
     As long as the run's own took for the case, for its start and for imports; and as much more as
     the latest fresh process of another case took, which may have started a GPU.
     """
-    spent = item.config.stash[spent_key]
-    case, run = spent.of_case(), spent.of_run()
+    case, whole = run.spent.of_case(), run.spent.of_run()
     own = [seconds for part, seconds in case.items() if part not in (*NOT_OF_A_PROCESS, *OF_RUN)]
-    once = max(START_SECONDS, math.fsum(run.get(part, 0.0) for part in OF_RUN))
-    return math.fsum([*own, once, item.config.stash[gate_time_key].beyond])
+    once = max(START_SECONDS, math.fsum(whole.get(part, 0.0) for part in OF_RUN))
+    return math.fsum([*own, once, run.gate_time.beyond])
 
 
 class FreshProcesses:
@@ -148,12 +94,12 @@ class FreshProcesses:
         self._item = item
         self._name = name
         self._most = most
-        self._processes = item.stash.setdefault(_fresh_key, [])
+        self._run = run = run_of(item.config)
+        self._processes = state_of(item).processes
         self._release = release
-        self._progress: Progress = item.config.stash[progress_key]
-        self._time = item.config.stash[gate_time_key]
+        self._progress, self._time = run.progress, run.gate_time
         self._time.begin()
-        self._expected = seconds_of_fresh(item)
+        self._expected = seconds_of_fresh(run)
         self.benchmarks: List[Dict[str, Any]] = []
         self._beside = ""  # what to note of processes that are disturbed on purpose
 
@@ -187,7 +133,7 @@ class FreshProcesses:
                 return
             clean.append(not was_disturbed(record_of(measured)))
             on_cpu = record_of(measured)["device"]["kind"] == "cpu"
-        if not on_cpu or self._item.config.option.processes is not None:
+        if not on_cpu or options_of(self._item.config).processes is not None:
             return
         first, missing = len(clean) + 1, LEAST_DISTURBED - clean.count(False)
         self._beside = ", beside busy programs of this run"
@@ -209,7 +155,7 @@ class FreshProcesses:
         """Measure in one more process, for all cases of the test."""
         self._progress.phase(f"fresh process {len(self.benchmarks) + 1}")
         with self._time.spending():
-            found = all_measured_again(self._item.config, self._item.nodeid, None, self._name)
+            found = RemoteCase(self._run, self._item.nodeid).measured(self._name)
         if not self._processes:
             self._time.beyond = max(0.0, self._time.latest - self._expected + self._time.beyond)
         self._expected = self._time.latest
@@ -219,9 +165,9 @@ class FreshProcesses:
     def _add(self, found: Dict[str, Any]) -> None:
         self.benchmarks.append(found)
         number = len(self.benchmarks)
-        self._item.config.stash[run_key].add({"type": "fresh", "benchmark": found})
+        self._run.add({"type": "fresh", "benchmark": found})
         throughput = record_of(found)["throughput"]
-        rate = f"{short_number(throughput['median'])} {throughput['unit']}"
+        rate = f"{rate_text(throughput['median'])} {throughput['unit']}"
         note = self._beside
         if not note and was_disturbed(record_of(found)):
             note = ", disturbed"
@@ -230,11 +176,11 @@ class FreshProcesses:
         self._progress.line(f"  {name}: fresh process {number}: {rate}{note} ({took})")
 
 
-def too_few(config: pytest.Config, nodeid: str) -> str:
+def too_few(run: Run, nodeid: str) -> str:
     """Say why a case has too few fresh processes for a baseline: --gate-time was over; else ''."""
-    wanted = processes_wanted(config) - 1
-    found = len(config.stash[run_key].results.fresh.get(nodeid, ()))
-    if config.option.gate_time is None or found >= min(LEAST_FRESH, wanted):
+    wanted = processes_wanted(run.config) - 1
+    found = len(run.results.fresh.get(nodeid, ()))
+    if options_of(run.config).gate_time is None or found >= min(LEAST_FRESH, wanted):
         return ""
     processes = counted(wanted, "fresh process", "fresh processes")
     return f"--gate-time left time for {found} of {processes}"
@@ -245,7 +191,7 @@ def most_time(config: pytest.Config, cases: int, judged: int) -> Optional[str]:
 
     ``cases`` are to run, of which a gate judges ``judged``. None where neither is asked.
     """
-    option, wanted = config.option, processes_wanted(config)
+    option, wanted = options_of(config), processes_wanted(config)
     if not cases or (wanted == 1 and not judged):
         return None
     parts = []
@@ -257,5 +203,5 @@ def most_time(config: pytest.Config, cases: int, judged: int) -> Optional[str]:
         looking = f"{counted(judged, 'case')} that looks slower"
         parts.append(f"up to {most} fresh processes for each of {looking}")
     text = " and ".join(parts)
-    known = option.gate_time is not None
-    return f"{text}: {f'{in_words(option.gate_time)} at most' if known else UNKNOWN_TIME}"
+    seconds = option.gate_time
+    return f"{text}: {UNKNOWN_TIME if seconds is None else f'{in_words(seconds)} at most'}"

@@ -1,22 +1,23 @@
 """`--processes`, and the verdict on each case: after its call, in its own test.
 
-A meter leaves what it measured in the test's stash. The case is measured in as many processes as
+A meter leaves what it measured in the test's state. The case is measured in as many processes as
 are wanted, then compared with the baseline or with another environment.
 """
 
 from __future__ import annotations
 
-from typing import Callable, List, Optional
+from typing import List, Optional
 
 import pytest
 
+from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.compare import counting
-from ipubench.plugins.compare.against_plugin import against_key
-from ipubench.plugins.compare.baseline_plugin import comparison_key, judge_with_baseline
+from ipubench.plugins.compare.against_plugin import judge_against
+from ipubench.plugins.compare.baseline_plugin import judge_with_baseline
 from ipubench.plugins.compare.fresh_processes import FreshProcesses, processes_wanted
 from ipubench.plugins.compare.policy import inconclusive_fails
 from ipubench.plugins.gate.countable import LEAST_FRESH
-from ipubench.plugins.measure.base import Measured, measured_key, recorded_key
+from ipubench.plugins.measure.base import Measured, state_of
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.verdict import (
     INCONCLUSIVE,
@@ -25,70 +26,65 @@ from ipubench.plugins.record.verdict import (
     message,
     undecided_message,
 )
-from ipubench.plugins.run.bounds import run_once, unbounded
-from ipubench.plugins.run.progress import progress_key
-from ipubench.plugins.run.results import run_key
-from ipubench.plugins.run.time_spent import spent_key
+from ipubench.plugins.run.bounds import run_once
+from ipubench.plugins.state import Run
 
 
-def judge_case(item: pytest.Item) -> None:
+def judge_case(run: Run, item: pytest.Item) -> None:
     """Judge what a case has measured, once its own call has returned.
 
     pytest calls the bench function in a hook of the same name, which comes before this one; where
     it raises, nothing is judged. What is printed and raised here belongs to the call of the test.
     """
-    measured = item.stash.get(measured_key, [])
-    item.stash[measured_key] = []  # they hold the step
-    for case_run in item.stash.get(recorded_key, ()):
+    state = state_of(item)
+    measured, state.measured = state.measured, []  # they hold the step
+    for case_run in state.recorded:
         case_run.add_extra()  # a test may write extra_info after its measurement
     failures: List[str] = []
-    with unbounded(item.config):
+    with run.bounds.lifted():
         for one in measured:
-            with item.config.stash[spent_key].during("compare"):
-                failures += conclude(item, one, item.config.stash[progress_key].phase)
+            with run.spent.during("compare"):
+                failures += _judge(run, item, one)
     if failures:
         run_once(item)  # fresh processes have confirmed it
         pytest.fail("\n".join(failures), pytrace=False)
 
 
-def conclude(item: pytest.Item, measured: Measured, progress: Callable[[str], None]) -> List[str]:
+def _judge(run: Run, item: pytest.Item, measured: Measured) -> List[str]:
     """Measure a case in as many processes as are wanted, then judge it.
 
     Returns why it fails: if it has regressed, or with ``--gate-inconclusive=fail`` if it is open.
     """
-    config, nodeid = item.config, measured.benchmark["fullname"]
-    run = config.stash[run_key]
-    counting.keep_counts(item, nodeid)
-    timed = None if counting.is_counted_alone(item) else _timed(item, measured, progress)
-    verdict = counting.verdict_by_counts(item, run.results.whole(nodeid), timed)
+    nodeid = measured.benchmark["fullname"]
+    counting.keep_counts(run, nodeid)
+    alone = counting.is_counted_alone(run, nodeid)
+    timed = None if alone else _judge_times(run, item, measured)
+    verdict = counting.with_counts(run, item, run.results.whole(nodeid), timed)
     if verdict is None:
         return []
     run.add({"type": "verdict", "case": nodeid, "verdict": verdict.as_dict()})
-    name = record_of(measured.benchmark)["name"]
+    name, given = record_of(measured.benchmark)["name"], options_of(run.config).gate_inconclusive
     if verdict.kind == REGRESSED:
-        return [message(name, verdict, str(run.journal.path))]
-    if verdict.kind == INCONCLUSIVE and inconclusive_fails(config):
+        return [message(name, verdict, str(run.path))]
+    if verdict.kind == INCONCLUSIVE and inconclusive_fails(run.policy, given):
         return [undecided_message(name, verdict)]
     return []
 
 
-def _timed(
-    item: pytest.Item, measured: Measured, progress: Callable[[str], None]
-) -> Optional[Verdict]:
-    """Measure a case in as many processes as are wanted; return what its times say, if anything."""
-    config, nodeid = item.config, measured.benchmark["fullname"]
+def _judge_times(run: Run, item: pytest.Item, measured: Measured) -> Optional[Verdict]:
+    """Measure a case in as many processes as are wanted; return what its times say."""
+    config, nodeid = run.config, measured.benchmark["fullname"]
     wanted = processes_wanted(config) - 1
-    most = wanted or max(config.option.gate_cap, LEAST_FRESH)
+    most = wanted or max(options_of(config).gate_cap, LEAST_FRESH)
     fresh = FreshProcesses(item, nodeid, measured.release, most)
-    if config.option.baseline_save is not None:
+    if options_of(config).baseline_save is not None:
         fresh.for_a_baseline(wanted)
     elif wanted:
         fresh(wanted)
-    against = config.stash.get(against_key, None)
-    if against is not None:
+    if run.against is not None:
         measured.release()
-        return against.judge(item, measured.benchmark, progress)
-    if comparison_key in config.stash:
-        now = config.stash[run_key].results.benchmarks[nodeid]
-        return judge_with_baseline(item, now, fresh.benchmarks, fresh)
+        return judge_against(run, run.against, item, measured.benchmark)
+    if run.baseline is not None:
+        now = run.results.benchmarks[nodeid]
+        return judge_with_baseline(run, run.baseline, item, now, fresh.benchmarks, fresh)
     return None

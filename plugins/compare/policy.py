@@ -1,6 +1,6 @@
 """What each case may lose: the policy file, the marker ``gate`` and ``--gate`` together.
 
-plugins/compare/policy_file.py has the file's form and which of the three wins.
+plugins/gate/policy_file.py has the file's form and which of the three wins.
 """
 
 from __future__ import annotations
@@ -8,23 +8,22 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Dict, Optional, Tuple
+from typing import Dict, Optional, Sequence, Tuple
 
 import pytest
 
 from ipubench.fixtures.case.errors import shortened
 from ipubench.fixtures.case.options import nearest
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.files import user_path
-from ipubench.plugins.compare.policy_file import FAILS, FILE_NAME, Policy, PolicyError
 from ipubench.plugins.count.judge import DEFAULT_THRESHOLD
-from ipubench.plugins.count.state import TIME_INSTEAD, counting_key, counts
+from ipubench.plugins.count.state import TIME_INSTEAD, counts
+from ipubench.plugins.gate.policy_file import FAILS, FILE_NAME, Policy, PolicyError
 from ipubench.plugins.record.record import INSTRUCTIONS, METRICS, THROUGHPUT
 from ipubench.plugins.record.text import NO_LIMITS, fraction
-from ipubench.plugins.run.results import run_key
-from ipubench.plugins.run.resume import depends_on, digest
-from ipubench.plugins.selection.selected import case_of, selection_key
-
-policy_key = pytest.StashKey[Policy]()
+from ipubench.plugins.run.resume import digest
+from ipubench.plugins.selection.selected import case_of
+from ipubench.plugins.state import Run, run_of
 
 
 def marker_thresholds(item: pytest.Item) -> Dict[str, float]:
@@ -52,68 +51,59 @@ def marker_thresholds(item: pytest.Item) -> Dict[str, float]:
     return found
 
 
-def policy_of(config: pytest.Config) -> Optional[Policy]:
-    """Return the run's policy; None: nothing is judged, changes are only shown."""
-    return config.stash.get(policy_key, None)
-
-
 def has_gate(config: pytest.Config) -> bool:
     """Whether this run gates, also before its policy has been read."""
-    option = config.option
+    option = options_of(config)
     given = option.gate is not None or option.gate_policy is not None
     return given or policy_path(None, config) is not None
 
 
-def inconclusive_fails(config: pytest.Config) -> bool:
-    """Whether a case fails that the gate could not decide."""
-    policy, given = policy_of(config), config.option.gate_inconclusive
+def inconclusive_fails(policy: Optional[Policy], given: Optional[str]) -> bool:
+    """Whether a case fails that the gate could not decide; ``given``: --gate-inconclusive."""
     return policy is not None and (given or policy.inconclusive) == FAILS
 
 
-def thresholds_of(item: pytest.Item) -> Dict[str, float]:
+def thresholds_of(policy: Optional[Policy], item: pytest.Item) -> Dict[str, float]:
     """Return metric -> what a case may lose, by the policy, its marker and ``--gate``.
 
-    Of what is timed; a case that is counted alone has none.
+    Of what is timed: a case that is counted alone has none.
     """
-    found = _limits(item)
+    found = _limits(policy, item)
     found.pop(INSTRUCTIONS, None)
-    counting = item.config.stash.get(counting_key, None)
+    counting = run_of(item.config).counting
     if counting is None or not counting.alone:
         return found
     return {} if counting.replaces_times(item.nodeid) else {THROUGHPUT: TIME_INSTEAD}
 
 
-def count_threshold_of(item: pytest.Item) -> Optional[float]:
+def count_threshold_of(policy: Optional[Policy], item: pytest.Item) -> Optional[float]:
     """Return what the instructions of a case may grow by; None where they are not judged."""
-    return _limits(item).get(INSTRUCTIONS)
+    return _limits(policy, item).get(INSTRUCTIONS)
 
 
-def _limits(item: pytest.Item) -> Dict[str, float]:
-    policy = policy_of(item.config)
+def _limits(policy: Optional[Policy], item: pytest.Item) -> Dict[str, float]:
     return policy.limits(item.nodeid, marker_thresholds(item)) if policy else {}
 
 
-def compared_extra_info(config: pytest.Config) -> Tuple[str, ...]:
+def compared_extra_info(policy: Optional[Policy]) -> Tuple[str, ...]:
     """Return the keys of ``benchmark.extra_info`` that have to be the same on both sides."""
-    policy = policy_of(config)
     return policy.extra_info if policy else ()
 
 
-def read_policy(config: pytest.Config) -> None:
+def read_policy(run: Run) -> None:
     """Read the policy before anything runs: a bad file must not cost a measurement."""
-    option = config.option
+    config, option = run.config, options_of(run.config)
     if option.baseline is None and option.against is None:
         return
     try:
         path = policy_path(option.gate_policy, config)
         if path is not None:
-            depends_on(config, "the policy", digest(path))
-            config.stash[policy_key] = Policy.load(path, option.gate or NO_LIMITS)
+            run.depends["the policy"] = digest(path)
+            run.policy = Policy.load(path, option.gate or NO_LIMITS)
         elif option.gate is not None:
-            config.stash[policy_key] = Policy(gate=option.gate)
-        if policy_key in config.stash and counts(config):
-            policy = config.stash[policy_key]
-            config.stash[policy_key] = replace(policy, instructions=DEFAULT_THRESHOLD)
+            run.policy = Policy(gate=option.gate)
+        if run.policy is not None and counts(config):
+            run.policy = replace(run.policy, instructions=DEFAULT_THRESHOLD)
     except PolicyError as error:
         raise pytest.UsageError(str(error)) from None
 
@@ -133,34 +123,29 @@ def policy_path(given: Optional[str], config: pytest.Config) -> Optional[Path]:
     return path if os.path.lexists(path) else None
 
 
-# Before what the run says of its baseline, which takes them as they are.
-def check_markers(session: pytest.Session) -> None:
+def check_markers(policy: Optional[Policy], items: Sequence[pytest.Item]) -> None:
     """Judge the markers of the selected cases: a bad one must not cost a measurement."""
-    if policy_of(session.config) is None:
-        return
     try:
-        for item in session.items:
-            if case_of(item) is not None:
+        for item in items:
+            if policy is not None and case_of(item) is not None:
                 marker_thresholds(item)
     except PolicyError as error:
         raise pytest.UsageError(str(error)) from None
 
 
-def name_unused_patterns(session: pytest.Session) -> None:
+def name_unused_patterns(run: Run) -> None:
     """Name the patterns that no case of the suite has: most are misspelt."""
-    config = session.config
-    policy, run = policy_of(config), config.stash.get(run_key, None)
-    if policy is None or run is None or not _whole_suite(config):
+    if run.policy is None or run.journal is None or not _whole_suite(run):
         return
     run.closing += [
-        f"{policy.name}: no case matches {shortened(pattern)}"
-        for pattern in policy.unused(config.stash[selection_key].nodeids)
+        f"{run.policy.name}: no case matches {shortened(pattern)}"
+        for pattern in run.policy.unused(run.selection.nodeids)
     ]
 
 
-def _whole_suite(config: pytest.Config) -> bool:
+def _whole_suite(run: Run) -> bool:
     """Whether every file and class was collected: a pattern may mean cases of one that was not."""
-    selection = config.stash[selection_key]
-    part = config.option.file_or_dir or config.getoption("lf", False) or selection.unknown
+    config = run.config
+    part = config.option.file_or_dir or config.getoption("lf", False) or run.selection.unknown
     here = config.getini("testpaths") or config.invocation_params.dir == config.rootpath
     return bool(here and not part)

@@ -6,13 +6,10 @@ it waits for no device and may run beside another one.
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
-
-import pytest
+from typing import Dict, List, Mapping, Sequence
 
 from ipubench.fixtures.devices.cpu import THREAD_VARIABLES
 from ipubench.fixtures.machine import scratch
@@ -20,16 +17,9 @@ from ipubench.plugins.command_line.words import arguments_of
 from ipubench.plugins.count import callgrind, launch
 from ipubench.plugins.count.calls import MOST_SECONDS
 from ipubench.plugins.count.counter import CALLGRIND
-from ipubench.plugins.processes.fresh import (
-    folder_of,
-    fresh_command,
-    fresh_environment,
-    known_reason,
-    run_bounded,
-)
-from ipubench.plugins.processes.other_python import Environment
-from ipubench.plugins.record.files import lines_in
-from ipubench.plugins.run.results import SessionResults
+from ipubench.plugins.elsewhere.place import HERE, Place
+from ipubench.plugins.elsewhere.remote_case import Outcome, RemoteCase
+from ipubench.plugins.run.results import Recording, SessionResults
 
 #: Where the counter of a process puts its files.
 FOLDER_VARIABLE = "IPUBENCH_COUNT_FOLDER"
@@ -42,63 +32,61 @@ OTHER_THREADS = ("NUMEXPR_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTERO
 Line = Mapping[str, object]
 
 
-@dataclass
-class CountingProcess:
-    """Counts cases of one side: here, or ``elsewhere``."""
+@dataclass(frozen=True)
+class CountedCases(RemoteCase):
+    """Cases that another process counts; ``nodeid`` is the first."""
 
-    config: pytest.Config
+    way: str = ""
+
+    def command(self, results: Path, cache: Path, director: str = "") -> List[str]:
+        """Return the command of the process."""
+        command = super().command(results, cache, director)
+        return [*start(self.way, results), *command, f"--counting={self.way}"]
+
+
+@dataclass(frozen=True)
+class CountingProcess:
+    """Counts cases on one side."""
+
+    ours: Recording
     way: str
-    elsewhere: Optional[Environment] = None
-    #: The one that runs.
-    _process: List[subprocess.Popen[bytes]] = field(default_factory=list)
-    _ended: bool = False
+    place: Place = HERE
 
     def count(self, nodeids: Sequence[str]) -> Dict[str, Line]:
-        """Return what is found of the tests, by case; each has a count or a reason."""
+        """Return by test what is found; each has a count or a reason."""
         waiting = list(nodeids)
         found: Dict[str, Line] = {}
-        while waiting and not self._ended:
-            results, how = self._run(waiting)
+        while waiting:
+            outcome = self._run(waiting)
+            results = outcome.results
             found.update({name: lines[-1] for name, lines in results.counts.items()})
             ended = {*results.outcomes, *found}
-            reasons = {name: _reason(results, name) for name in waiting if name in results.outcomes}
             stopped = [name for name in waiting if name not in ended]
+            # The one that ran has ended the process; if none did, no other process would do better.
             begun = [name for name in stopped if name in results.running]
-            reasons.update(dict.fromkeys(begun or ([] if ended else stopped), how))
+            reasons = dict.fromkeys(begun or ([] if ended else stopped), _how(outcome))
+            for name in results.outcomes:
+                reasons.setdefault(name, _reason(results, name))
             for name, reason in reasons.items():
                 found.setdefault(name, {"uncountable": reason})
-            waiting = [name for name in stopped if name not in reasons]
+            left = [name for name in stopped if name not in reasons]
+            if len(left) == len(waiting):
+                found.update({name: {"uncountable": _how(outcome)} for name in left})
+                break
+            waiting = left
         return found
 
-    def end(self) -> None:
-        """End what runs; count no more."""
-        self._ended = True
-        for process in self._process:
-            if process.poll() is None:
-                process.terminate()
-
-    def _run(self, nodeids: Sequence[str]) -> Tuple[SessionResults, str]:
-        """Run one process for these tests; return its results and how it ended."""
-        config, elsewhere = self.config, self.elsewhere
-        seconds = START_SECONDS + len(nodeids) * (MOST_SECONDS + BESIDE_SECONDS)
-        with scratch.folder("count") as folder, scratch.folder("cache") as cache:
-            words = fresh_command(config, nodeids[0], str(folder), cache, elsewhere)
-            there = elsewhere.revision if elsewhere is not None else None
-            root = None if there is None else there.root
-            words += [word for name in nodeids[1:] for word in arguments_of(config, name, root)]
-            words.append(f"--counting={self.way}")
-            environment = {**fresh_environment(elsewhere), **fixed(), FOLDER_VARIABLE: str(folder)}
-            # A variable of ours that pytest would put into every test's environment: its length
-            # is another each time, and with it where the stack begins.
-            code, output = run_bounded(
-                [*start(self.way, folder), *words],
-                str(folder_of(config, elsewhere)),
-                environment,
-                seconds,
-                self._process.append,
-            )
-            results = SessionResults.of(lines_in(folder))
-        return results, _how(code, output)
+    def _run(self, nodeids: Sequence[str]) -> Outcome:
+        """Run one process for these tests."""
+        config, files = self.ours.config, self.ours.selection.named_files
+        root = self.place.root(config)
+        first, *others = nodeids
+        words = [word for name in others for word in arguments_of(config, name, files, root)]
+        with scratch.folder("count") as folder:
+            variables = {**fixed(), FOLDER_VARIABLE: str(folder)}
+            cases = CountedCases(self.ours, first, self.place, words, variables, self.way)
+            each = MOST_SECONDS + BESIDE_SECONDS
+            return cases.run(folder, START_SECONDS + len(nodeids) * each)
 
 
 def start(way: str, folder: Path) -> List[str]:
@@ -121,10 +109,6 @@ def _reason(results: SessionResults, name: str) -> str:
     return f"its test {outcome} where it was counted: {why}" if why else f"its test {outcome}"
 
 
-def _how(code: Optional[int], output: str) -> str:
-    """Return in a line how a process ended that counted nothing."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    if code is None:
-        return "counting it took too long"
-    known = known_reason(lines) or (lines[-1] if lines else "it printed nothing")
-    return f"the process that counts ended with exit code {code}: {known}"
+def _how(outcome: Outcome) -> str:
+    """Return in a line how a process ended that did not count a case."""
+    return f"the process that counts did not count it: {outcome.how}, {outcome.why}"

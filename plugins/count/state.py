@@ -7,6 +7,7 @@ from typing import Callable, Dict, List
 
 import pytest
 
+from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.count.process import CountingProcess, Line
 from ipubench.plugins.record.counts import Counts
 
@@ -16,14 +17,14 @@ TIME_INSTEAD = 0.05
 
 def counts(config: pytest.Config) -> bool:
     """Whether this run counts instructions."""
-    option = config.option
+    option = options_of(config)
     limit = option.gate.instructions if option.gate is not None else None
     return option.count is not None or limit is not None
 
 
 def alone(config: pytest.Config) -> bool:
     """Whether counts alone decide, so that nothing is timed."""
-    gate = config.option.gate
+    gate = options_of(config).gate
     return gate is not None and gate.throughput is None and gate.instructions is not None
 
 
@@ -51,6 +52,3 @@ class Counting:
     def replaces_times(self, nodeid: str) -> bool:
         """Whether a case needs no times: nothing says that its instructions cannot be judged."""
         return nodeid not in self.counted or not self.why_not(nodeid)
-
-
-counting_key = pytest.StashKey[Counting]()

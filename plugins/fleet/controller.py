@@ -15,6 +15,7 @@ import pytest
 from ipubench.fixtures import devices
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.errors import counted
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.instances.plan import instances_of
 from ipubench.plugins.command_line.words import PART, is_worker, only_lists, only_tests
 from ipubench.plugins.fleet import hosts, outliers
@@ -25,19 +26,15 @@ from ipubench.plugins.fleet.xdist_adapter import CRASHED, XdistSession
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.record import named, record_of, with_record
 from ipubench.plugins.record.text import name_of_test
-from ipubench.plugins.run.journal import run_of
-from ipubench.plugins.run.progress import progress_key
-from ipubench.plugins.run.results import run_key, selected
-from ipubench.plugins.run.time_spent import spent_key
-from ipubench.plugins.selection.selected import case_of, leave_out
+from ipubench.plugins.run.journal import start_late
+from ipubench.plugins.selection.selected import Selection, case_of
+from ipubench.plugins.state import Run, run_of
 
 if TYPE_CHECKING:
     from ipubench.plugins.fleet.remote_hosts import RemoteHosts
 
     Crew = Union[LocalWorkers, RemoteHosts]
 
-#: What pytest-xdist says where as many tests failed as may.
-ENOUGH = "stopping after "
 #: What several workers cannot do, and why.
 REFUSED = {
     "against": "it measures in pairs that exclude everything else",
@@ -57,14 +54,14 @@ def automatic_workers(config: pytest.Config) -> Optional[int]:
     """Make `-n auto` and `-n logical` one worker per device; a CPU is one device."""
     if only_tests(config) or "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
-    if config.option.device_id is not None:
+    if options_of(config).device_id is not None:
         return 1
-    return len(devices.device_ids(devices.choose(config.option.device)) or [0])
+    return len(devices.device_ids(devices.choose(options_of(config).device)) or [0])
 
 
 def become_controller(config: pytest.Config) -> None:
     """Become the controller of workers, where there are any."""
-    option = config.option
+    option = options_of(config)
     tx = list(config.getoption("tx", None) or [])
     on_hosts = bool(option.hosts) or any(text.rpartition("*")[2] != hosts.LOCAL for text in tx)
     if is_worker(config) or only_tests(config):
@@ -79,7 +76,7 @@ def become_controller(config: pytest.Config) -> None:
     except hosts.FleetError as error:
         raise pytest.UsageError(str(error)) from None
     if only_lists(config):
-        option.dist, option.tx = "no", []
+        config.option.dist, config.option.tx = "no", []
         return
     crew: Crew
     if on_hosts:
@@ -90,28 +87,29 @@ def become_controller(config: pytest.Config) -> None:
         crew = LocalWorkers(config, worker_total(tx))
     # All that a host is, is set in pytest_xdist_setupnodes: of others than these pytest-xdist
     # would copy parts of itself there.
-    option.dist, option.tx = "load", [f"popen//member={name}" for name in crew.names]
+    config.option.dist, config.option.tx = "load", [f"popen//member={name}" for name in crew.names]
     config.pluginmanager.register(Controller(config, crew), "ipubench-controller")
 
 
 def _refuse(config: pytest.Config, tx: Sequence[str], on_hosts: bool) -> None:
     """Raise UsageError for what several workers cannot do, or would do wrong."""
-    option = config.option
+    option, dist = options_of(config), config.option.dist
     if option.hosts is not None and tx:
         raise pytest.UsageError("--hosts names the hosts: leave out -n and --tx")
     if not config.pluginmanager.hasplugin("xdist"):
         raise pytest.UsageError("--hosts needs pytest-xdist: pip install pytest-xdist")
     if not on_hosts and not tx:
         raise pytest.UsageError(
-            f"--dist={option.dist} distributes cases to workers, and there are none: add -n N"
+            f"--dist={dist} distributes cases to workers, and there are none: add -n N"
         )
-    if option.dist not in ("no", "load", "worksteal"):
+    if dist not in ("no", "load", "worksteal"):
         raise pytest.UsageError(
-            f"--dist={option.dist}: each worker takes one case at a time; leave it out"
+            f"--dist={dist}: each worker takes one case at a time; leave it out"
         )
     refused = {**REFUSED, **(REFUSED_ON_HOSTS if on_hosts else {})}
+    given = {**vars(option), "benchmark_cprofile": config.option.benchmark_cprofile}
     for name, why in refused.items():
-        if getattr(option, name) is not None:
+        if given[name] is not None:
             flag, several = "--" + name.replace("_", "-"), "hosts" if on_hosts else "workers"
             raise pytest.UsageError(f"{flag} with several {several}: {why}; leave out one of them")
     for name in ("baseline_save", "resume"):
@@ -133,33 +131,36 @@ class Controller:
 
     def __init__(self, config: pytest.Config, crew: Crew) -> None:
         self.config, self.crew = config, crew
-        self.each_host: bool = config.option.each_host
+        self.each_host: bool = options_of(config).each_host
         self.hosts: Optional[RemoteHosts] = None if isinstance(crew, LocalWorkers) else crew
         self.channels: Dict[str, Any] = {}  # to each worker
         self.opening = 0  # how many workers have been opened
-        self.enough = False  # as many cases failed as -x or --maxfail allows
         self.known: Set[str] = set()  # what the cases that are to run are called
         self.called: Set[str] = set()  # tests whose call is over
         self.selection: Dict[str, Any] = {}
         self.distribution = Distribution(config, crew, self)
         pytest_benchmark_adapter.measure_elsewhere(config)
 
-    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    @property
+    def run(self) -> Run:
+        """The run that the workers measure."""
+        return run_of(self.config)
+
+    @pytest.hookimpl(hookwrapper=True)
     def pytest_sessionstart(self, session: pytest.Session) -> Generator[None, Any, None]:
         """Take the devices before xdist starts the workers, and see that they can be one run."""
         if isinstance(self.crew, LocalWorkers):
             self.crew.lease()
-        adapter = XdistSession(self.config, self._hello, self.distribution)
-        self.listen = adapter.listen
+        self.xdist = XdistSession(self.config, self._hello, self.distribution)
         outcome = yield
         try:
             outcome.get_result()
             if self.hosts is not None:
-                facts = adapter.wait_for(len(self.crew.names))
+                facts = self.xdist.wait_for(len(self.crew.names))
                 said = self.hosts.meet({member_of(node): one for node, one in facts.items()})
                 self.hosts.pulse(self.channels)
                 for line in said:
-                    self.config.stash[progress_key].line(line)
+                    self.run.progress.line(line)
         except (OSError, EOFError, AssertionError):  # of execnet, before pytest_xdist_newgateway
             if self.hosts is None:
                 raise
@@ -175,7 +176,7 @@ class Controller:
             for spec in specs:
                 self.hosts.describe(spec.member, spec)
 
-    @pytest.hookimpl(tryfirst=True, optionalhook=True)
+    @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_newgateway(self, gateway: Any) -> None:
         """Bring the project to a host."""
         if self.hosts is not None:
@@ -192,7 +193,7 @@ class Controller:
     def pytest_configure_node(self, node: Any) -> None:
         """Hand over what a worker needs to become one; also to one that replaces another."""
         name = member_of(node)
-        self.channels[name] = self.listen(node)
+        self.channels[name] = self.xdist.listen(node)
         node.workerinput[PART] = {**self.crew.handover(name), "channel": self.channels[name]}
 
     def _hello(self, node: Any, facts: Any) -> None:
@@ -202,6 +203,7 @@ class Controller:
         with contextlib.suppress(OSError):  # its loss is an event of its own
             self.channels[name].send({**self.selection, "alone": alone})
 
+    # Before pytest-xdist's, registered later.
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self, session: pytest.Session) -> bool:
         """Collect here as well, as without workers, which wait for what was selected.
@@ -213,12 +215,12 @@ class Controller:
             errors = counted(session.testsfailed, "error")
             raise session.Interrupted(f"{errors} during collection")
         self.known = {item.nodeid for item in session.items if case_of(item)}
-        run = self.config.stash.get(run_key, None)
+        run = self.run
         self.selection = {
             "nodeids": [item.nodeid for item in session.items],
-            "journal": str(run.journal.path) if run is not None else None,
-            "order": selected(self.config),
-            "suspects": list(run.results.suspects) if run is not None else [],
+            "journal": str(run.path) if run.journal is not None else None,
+            "order": run.order,
+            "suspects": run.results.suspects,
         }
         self.distribution.items = session.items
         return True
@@ -239,19 +241,18 @@ class Controller:
         """Take what a worker's time went into."""
         found = getattr(node, "workeroutput", {}).get(PART, {})
         if "spent" in found:
-            self.config.stash[spent_key].workers.append(found["spent"])
+            self.run.spent.workers.append(found["spent"])
 
     def planned(self, tasks: Sequence[Task]) -> None:
         """With --each-host have the run be about each case of each host."""
         if not self.each_host:
             return
-        progress = self.config.stash[progress_key]
+        run, progress = self.run, self.run.progress
         cases = [task for task in tasks if task.nodeid in self.known]
         shown = {task.key: named(progress.names[task.nodeid], *task.members) for task in cases}
         progress.expect(shown)
         self.known = set(shown)
-        run = self.config.stash.get(run_key, None)
-        if run is not None:
+        if run.journal is not None:
             run.order = list(shown)
             run.nodeids = {task.key: task.nodeid for task in cases}
             run.add({"type": "selected", "cases": run.order})
@@ -259,13 +260,13 @@ class Controller:
     def begun(self, key: str) -> None:
         """Note and show that a case has begun in a worker."""
         if key in self.known:
-            run_of(self.config).add({"type": "begin", "case": key})
-            self.config.stash[progress_key].begin(key)
+            start_late(self.run)
+            self.run.add({"type": "begin", "case": key})
+            self.run.progress.begin(key)
 
     def has_ended(self, key: str) -> bool:
         """Tell whether a case's outcome is known, although its worker did not live to say so."""
-        run = self.config.stash.get(run_key, None)
-        return key in self.called or (run is not None and key in run.results.outcomes)
+        return key in self.called or key in self.run.results.outcomes
 
     def failed(self, key: str, why: str) -> None:
         """Have a case fail that no worker could end."""
@@ -273,6 +274,7 @@ class Controller:
         report = pytest.TestReport(key, place, {}, "failed", why, CRASHED)
         self.config.hook.pytest_runtest_logreport(report=report)
 
+    # Before pytest's terminal, registered later.
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Take what a worker measured, and show how its case ended."""
@@ -282,13 +284,12 @@ class Controller:
         if report.when == "call" or not report.passed:
             self.called.add(report.nodeid)
         ours = [value for name, value in report.user_properties if name == PART]
-        progress = self.config.stash[progress_key]
+        run, progress = self.run, self.run.progress
         if ours and report.nodeid not in self.known:  # it turned out to measure
-            run_of(self.config)
+            start_late(run)
             self.known.add(report.nodeid)
             progress.add(report.nodeid, name_of_test(report.nodeid))
-        run = self.config.stash.get(run_key, None)
-        if run is None or report.nodeid not in self.known:
+        if run.journal is None or report.nodeid not in self.known:
             return
         # The rest is the user's, and goes into JUnit XML.
         report.user_properties = [pair for pair in report.user_properties if pair[0] != PART]
@@ -297,16 +298,15 @@ class Controller:
                 self._take(self._of_host(line, member))
             said = [f"{member}: {line}" if self.each_host else line for line in part["closing"]]
             run.closing += [line for line in said if line not in run.closing]
-        report.ipubench_case = True
         if report.when == CRASHED:
             run.results.forget([report.nodeid])
             outcome = {"type": "outcome", "case": report.nodeid, "outcome": "failed"}
             run.add({**outcome, "why": str(report.longrepr)})
-        progress.reported(report, f" on {member}" if self.hosts and member else "")
+        progress.reported(report, run.results, f" on {member}" if self.hosts and member else "")
 
     def _take(self, line: Dict[str, Any]) -> None:
         """Put a line of a worker into the journal."""
-        run = self.config.stash[run_key]
+        run = self.run
         run.add(line)
         if line["type"] in ("case", "extra"):
             nodeid = line["case"] if "case" in line else line["benchmark"]["fullname"]
@@ -329,16 +329,13 @@ class Controller:
         return line
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Note where -x or --maxfail ends the run, which pytest-xdist does as Ctrl-C does."""
-        self.enough = str(excinfo.value).startswith(ENOUGH)
+        """Note if -x or --maxfail ends the run, which pytest-xdist does as Ctrl-C does."""
+        self.run.enough = self.xdist.enough_failed(excinfo.value)
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Name lost workers; have -x end as without workers: cases failed, nobody interrupted."""
-        if self.enough:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        run = self.config.stash.get(run_key, None)
-        if run is None:
+    def pytest_sessionfinish(self) -> None:
+        """Name lost workers."""
+        run = self.run
+        if run.journal is None:
             return
         away = self.distribution.away.items()
         run.closing += [f"{name} was lost during the run: {why}" for name, why in away]
@@ -346,7 +343,7 @@ class Controller:
             run.closing += outliers.lines(list(run.results.benchmarks.values()))
 
 
-def leave_out_larger(config: pytest.Config, items: List[pytest.Item]) -> None:
+def leave_out_larger(config: pytest.Config, items: List[pytest.Item], selection: Selection) -> None:
     """Leave out what a worker with one IPU of its own cannot run."""
     controller = config.pluginmanager.getplugin("ipubench-controller")
     crew = getattr(controller, "crew", None)
@@ -357,4 +354,4 @@ def leave_out_larger(config: pytest.Config, items: List[pytest.Item]) -> None:
     def why(item: pytest.Item, case: Case) -> str:
         return reason if case.config.ipus > 1 or instances_of(case.config) > 1 else ""
 
-    leave_out(config, items, why)
+    selection.leave_out(items, why)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
 import pytest
 
 from ipubench.fixtures.case.untrusted import printable
+from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.command_line.words import PART
-from ipubench.plugins.compare.baseline_plugin import comparison_key
 from ipubench.plugins.fleet.schedule import Placing, Schedule
-from ipubench.plugins.run.progress import progress_key
+from ipubench.plugins.state import run_of
 
 if TYPE_CHECKING:
     from ipubench.plugins.fleet.controller import Controller, Crew
@@ -90,12 +90,11 @@ class Distribution:
     # What follows from a lost worker.
 
     def _plan(self) -> None:
-        comparison = self._config.stash.get(comparison_key, None)
-        crew = self._crew
+        baseline, crew = run_of(self._config).baseline, self._crew
         # Workers of this machine have the same fingerprint.
-        entries = comparison.entries if comparison is not None and crew.facts else ()
+        entries = baseline.entries if baseline is not None and crew.facts else ()
         placing = Placing(self._positions, crew.devices, crew.facts, entries)
-        each = placing.on_each if self._config.option.each_host else placing.task
+        each = placing.on_each if options_of(self._config).each_host else placing.task
         tasks = [task for item in self.items for task in each(item)]
         self._schedule = Schedule(tasks, crew.names, crew.turns)
         self._intake.planned(tasks)
@@ -113,7 +112,7 @@ class Distribution:
             raise pytest.UsageError(f"the worker {name} could not start: {why}")
         self._nodes.pop(name, None)
         task, waits = self._schedule.leave(name, self._crew.most_losses if said is None else 0)
-        progress = self._config.stash[progress_key]
+        progress = run_of(self._config).progress
         if task is not None and self._intake.has_ended(task.key):
             if waits:
                 self._schedule.waiting.remove(task)
@@ -146,7 +145,7 @@ class Distribution:
         assert self._schedule is not None
         self.away[name] = why
         self._schedule.members.discard(name)
-        self._config.stash[progress_key].line(f"  {name} is lost: {why}")
+        run_of(self._config).progress.line(f"  {name} is lost: {why}")
         if not self._schedule.members and code:
             pytest.exit(why, returncode=code)
         away = ", ".join(sorted(set(self._crew.names) - self._schedule.members))

@@ -12,8 +12,7 @@ import pytest
 from ipubench.fixtures import devices
 from ipubench.fixtures.case.errors import some_of
 from ipubench.plugins.record import host_process
-from ipubench.plugins.run.resume import Machine
-from ipubench.plugins.selection.selected import selection_key
+from ipubench.plugins.run.machine import Machine
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 MOST = 3  # hosts that are named
@@ -30,11 +29,10 @@ class HostFacts(Machine):
     revision: Optional[str]
 
     @classmethod
-    def of(cls, config: pytest.Config) -> HostFacts:
+    def of(cls, config: pytest.Config, kind: str) -> HostFacts:
         """Look at this host; UsageError where it has no such device."""
-        kind = config.stash[selection_key].device
         return cls(
-            **vars(Machine.here(config)),
+            **vars(Machine.here(config, kind)),
             name=platform.node(),
             machine=_machine(),
             device=kind,

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 import pytest
 
 from ipubench.fixtures import devices
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.lease import hold
-from ipubench.fixtures.instances.plan import refuse_undirected
+from ipubench.fixtures.instances.plan import refuse_direct_poprun
 from ipubench.plugins.fleet.facts import HostFacts
 
 #: A controller of several IPUs leaves out what needs more than one of them.
@@ -34,7 +35,7 @@ class LocalWorkers:
         config.add_cleanup(self._held.close)
         self.facts: Dict[str, HostFacts] = {}
         self.names = [f"gw{number}" for number in range(count)]
-        self.device = devices.choose(config.option.device)
+        self.device = devices.choose(options_of(config).device)
         found = devices.device_ids(self.device)
         #: Whether all workers have the same device, and so must run one case at a time.
         self.shared = found is None
@@ -44,7 +45,7 @@ class LocalWorkers:
 
     def _own_devices(self, found: Sequence[int]) -> List[int]:
         """Return the device of each worker; UsageError where there are too few."""
-        given, count = self.config.option.device_id, len(self.names)
+        given, count = options_of(self.config).device_id, len(self.names)
         if given is not None and count > 1:
             raise pytest.UsageError(
                 f"--device-id={given} with -n {count}: each worker takes a device of its own; "
@@ -61,12 +62,13 @@ class LocalWorkers:
 
     def lease(self) -> None:
         """Hold the devices until the end of the session."""
-        pin = self.config.option.affinity == "cores"
-        numbers = list(self.device_ids.values()) or [self.config.option.device_id]
+        option = options_of(self.config)
+        pin = option.affinity == "cores"
+        numbers: List[Optional[int]] = [*self.device_ids.values()] or [option.device_id]
         made = [devices.make(self.device, number, pin) for number in numbers]
         names = {name for device in made for name in device.leases()}
         try:
-            refuse_undirected()
+            refuse_direct_poprun()
             self._held.enter_context(hold(self.config, sorted(names)))
         except DeviceError as error:
             raise pytest.UsageError(str(error)) from None
@@ -75,7 +77,7 @@ class LocalWorkers:
         """Return what a worker is told when it starts."""
         return {
             "host": None,
-            "device_id": self.device_ids.get(name, self.config.option.device_id),
+            "device_id": self.device_ids.get(name, options_of(self.config).device_id),
             "lease_holder": os.getpid(),
             "in_turns": self.shared,
         }

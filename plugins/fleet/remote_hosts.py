@@ -16,6 +16,7 @@ import xdist.remote
 
 from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.case.untrusted import read_bytes
+from ipubench.fixtures.command_line import change_options, options_of
 from ipubench.plugins.baseline.format import MOST_BYTES, BaselineError
 from ipubench.plugins.baseline.store import baseline_path
 from ipubench.plugins.command_line.words import given_words
@@ -26,8 +27,7 @@ from ipubench.plugins.fleet.schedule import sharing
 from ipubench.plugins.fleet.worker import PULSE_SECONDS, THERE
 from ipubench.plugins.fleet.xdist_adapter import why_lost
 from ipubench.plugins.record import host_process
-from ipubench.plugins.run.resume import machines_key
-from ipubench.plugins.selection.selected import selection_key
+from ipubench.plugins.state import run_of
 
 
 class RemoteHosts:
@@ -80,7 +80,7 @@ class RemoteHosts:
         elif host.address:
             root, results = self._brought[host.name]
         else:
-            results = str(Path(self.config.option.results_dir).absolute() / name)
+            results = str(Path(options_of(self.config).results_dir).absolute() / name)
         start, words = self._there(root)
         return {
             "host": {
@@ -129,8 +129,10 @@ class RemoteHosts:
             found = self.facts[name].devices
             self.devices[name] = len(found) if found and host.devices == 1 else 1
         self.turns = sharing(self.facts)
-        self.config.option.device = self.config.stash[selection_key].device = kinds.pop()
-        self.config.stash[machines_key] = list(self.facts.values())
+        run = run_of(self.config)
+        run.selection.device = kinds.pop()
+        change_options(self.config, device=run.selection.device)
+        run.machines = list(self.facts.values())
         lines = [f"  {n}: {one.description} ({one.name})" for n, one in self.facts.items()]
         differing = differing_versions(self.facts)
         return [f"fleet of {counted(len(lines), 'member')}:", *lines, *differing]
@@ -151,7 +153,7 @@ class RemoteHosts:
 
 def _text_of_baseline(config: pytest.Config) -> Optional[str]:
     """Return what the baseline's file says; its reader says what is wrong with it."""
-    name = config.option.baseline
+    name = options_of(config).baseline
     if name is None:
         return None
     try:

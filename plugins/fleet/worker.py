@@ -19,7 +19,7 @@ from typing import Any, Dict, Generator, List, Optional
 import pytest
 
 from ipubench.fixtures import devices
-from ipubench.fixtures.devices import INHERIT_VARIABLE
+from ipubench.fixtures.command_line import change_options, options_of
 from ipubench.fixtures.machine import scratch
 from ipubench.plugins.command_line.words import PART
 from ipubench.plugins.fleet.facts import HostFacts
@@ -27,9 +27,8 @@ from ipubench.plugins.fleet.xdist_adapter import run_items
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.files import JsonLinesFile
 from ipubench.plugins.record.host_process import end_with_parent
-from ipubench.plugins.run.results import Run, SessionResults, run_key
-from ipubench.plugins.run.time_spent import spent_key
 from ipubench.plugins.selection.expand import WITHOUT_NUMBER
+from ipubench.plugins.state import run_of
 
 #: A controller that sends a host nothing for so long is gone: it sends THERE every few seconds.
 MOST_SILENCE = 90.0
@@ -72,26 +71,29 @@ class Worker:
         # What this worker starts (fresh processes, instances, servers) is no worker.
         for name in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
             del os.environ[name]
-        option = config.option
         pytest_benchmark_adapter.leave_files_alone(config)
         # The controller counts failures and selects; a host knows what failed in other runs.
+        option = config.option
         option.maxfail, option.lf, option.stepwise, option.stepwise_skip = 0, False, False, False
-        numbered = devices.choose(option.device) not in WITHOUT_NUMBER
+        numbered = devices.choose(options_of(config).device) not in WITHOUT_NUMBER
         if given["device_id"] is not None and numbered:
-            option.device_id = given["device_id"]
+            change_options(config, device_id=given["device_id"])
         if self.host is None:
-            os.environ[INHERIT_VARIABLE] = str(given["lease_holder"])
+            devices.borrow(given["lease_holder"])
             # A worker that measures does not notice that the run was killed.
             end_with_parent()
         elif self.host["baseline"] is not None:
             path = scratch.make("fleet") / "baseline.json"  # until this process ends
             path.write_text(self.host["baseline"], encoding="utf-8")
-            option.baseline = str(path)
+            change_options(config, baseline=str(path))
 
-    @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self) -> None:
         """Say what this host is, before anything is collected."""
-        facts = None if self.host is None else asdict(HostFacts.of(self.config))
+        facts = (
+            None
+            if self.host is None
+            else asdict(HostFacts.of(self.config, run_of(self.config).selection.device))
+        )
         self.channel.send(facts)
         self.channel.setcallback(self._receive, endmarker=None)
         if self.host is not None:
@@ -115,7 +117,7 @@ class Worker:
         if "spent" not in self.output:
             os.kill(os.getpid(), signal.SIGINT)
 
-    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    @pytest.hookimpl(hookwrapper=True)
     def pytest_collection_modifyitems(
         self, items: List[pytest.Item]
     ) -> Generator[None, None, None]:
@@ -123,23 +125,23 @@ class Worker:
         chosen = self.selections.get()
         self.alone = chosen["alone"]
         # Without a journal so far: a test may turn out to measure.
-        relay = Relay(Path(chosen["journal"] or self.config.option.results_dir))
+        relay = Relay(Path(chosen["journal"] or options_of(self.config).results_dir))
         results = self.host["results"] if self.host is not None else relay.path.parent
         if results and chosen["journal"] is not None:
             # As in a run without workers: a test may change the working directory.
             folder = Path(results).absolute()
             with contextlib.suppress(OSError):  # what writes there names it
                 folder.mkdir(parents=True, exist_ok=True)
-            self.config.option.results_dir = str(folder)
-        run = Run(relay, SessionResults(suspects=chosen["suspects"]), chosen["order"])
-        self.config.stash[run_key] = run
+            change_options(self.config, results_dir=str(folder))
+        run = run_of(self.config)
+        run.journal, run.order = relay, chosen["order"]
+        run.results.suspects = chosen["suspects"]
         found = {item.nodeid: item for item in items}
         kept = [found[nodeid] for nodeid in chosen["nodeids"] if nodeid in found]
         yield
         # Whatever plugins left out or added: the controller's did so too.
         items[:] = kept
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Measure what is asked for, one case at a time.
 
@@ -148,11 +150,10 @@ class Worker:
         run_items(session, keep_fixtures=self.alone)
         return True
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Attach what there is for the journal."""
-        run = self.config.stash.get(run_key, None)
-        if run is None or not isinstance(run.journal, Relay):
+        run = run_of(self.config)
+        if not isinstance(run.journal, Relay):
             return
         lines, run.journal.lines = run.journal.lines, []
         closing, run.closing = run.closing, []
@@ -168,9 +169,8 @@ class Worker:
                 "code": int(pytest.ExitCode.INTERRUPTED if code is None else code),
             }
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
         """Leave all that is done once at the end of a run to the controller; tell of our time."""
-        self.output["spent"] = self.config.stash[spent_key].of_run()
-        if run_key in self.config.stash:
-            del self.config.stash[run_key]
+        run = run_of(self.config)
+        self.output["spent"] = run.spent.of_run()
+        run.journal = None

@@ -34,6 +34,11 @@ class XdistSession:
         self._session.worker_workerfinished = self._finished
         self._session.worker_internal_error = self._broken
 
+    def enough_failed(self, error: BaseException) -> bool:
+        """Return whether ``error`` ends the run because as many cases failed as may."""
+        most, failed = int(self._session.maxfail), int(self._session.countfailures)
+        return isinstance(error, KeyboardInterrupt) and 0 < most <= failed
+
     def listen(self, node: Any) -> Any:
         """Return a channel to a worker that is about to start; what it sends is its hello."""
         channel = node.gateway.newchannel()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
+import textwrap
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 import pytest
 
@@ -11,53 +12,101 @@ from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.case.masking import mask_value, masked
 from ipubench.fixtures.case.options import ALIASES, CaseConfig, option_types
 from ipubench.fixtures.case.values import type_name
+from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.benchmarks_yml.cases import SETTABLE, SpecConfig
 from ipubench.plugins.command_line.set_option import can_be_set
-from ipubench.plugins.record.text import without_identifier
+from ipubench.plugins.record.text import terminal_width, without_identifier
+from ipubench.plugins.selection.functions import Function
 from ipubench.plugins.selection.selected import case_of
 
 
 def list_options(session: pytest.Session) -> Optional[bool]:
     """Print the options and end the session without running a case."""
-    if not session.config.option.describe:
+    if not options_of(session.config).describe:
         return None
     terminal = session.config.pluginmanager.getplugin("terminalreporter")
-    for line in describe(session.items):
+    verbose = session.config.get_verbosity() > 0
+    for line in describe(session.items, verbose, terminal_width()):
         terminal.write_line(line)
     return True
 
 
-def describe(items: List[pytest.Item]) -> List[str]:
-    """Return the lines: for each bench function its cases' options, types, defaults, meaning.
+def describe(items: List[pytest.Item], verbose: bool = False, width: int = 80) -> List[str]:
+    """Return the lines: for each bench function its cases' options and their values.
 
-    The default is the one of the function's first selected case; where the cases differ, all
-    values are shown.
+    A line has the type and the meaning of an option too, if there is one function, or with -v.
+    Otherwise each function lists its own options, and those with the same values in all of them
+    come once, at the end.
     """
     groups: Dict[str, List[CaseConfig]] = {}
     for item in items:
         case = case_of(item)
         if case is not None:
             groups.setdefault(without_identifier(item.nodeid), []).append(case.config)
+    if not groups:
+        return ["no case is selected, so there is no option to describe"]
+    in_full = verbose or len(groups) == 1
+    found = {function: _found(configs) for function, configs in groups.items()}
+    shared = set() if in_full else _shared(list(found.values()))
     lines = []
     for function, configs in groups.items():
         lines += ["", f"{function}: {counted(len(configs), 'case')}"]
         batches = list(filter(None, (config.shown_batch for config in configs)))
         lines += [f"  global batch size: {_some(batches)}"] if batches else []
         lines += _parameters([one for one in configs if isinstance(one, SpecConfig)])
-        # Configurations of a function may be of several classes, each with options of its own.
-        found: Dict[str, List[Tuple[CaseConfig, Any]]] = {}
-        for config in configs:
-            for field in _options(config):
-                found.setdefault(field.name, []).append((config, field))
-        lines += map(_line, found.values())
-    return lines or ["no case is selected, so there is no option to describe"]
+        if in_full:
+            lines += map(_line, found[function].values())
+        else:
+            lines += _wrapped(_values(found[function], lambda word: word not in shared), width)
+    if shared:
+        lines += ["", "all of them:", *_wrapped(sorted(shared), width)]
+    if not in_full:
+        lines += ["", "-v, or one bench function alone, shows what each option means"]
+    return lines
+
+
+#: The options of a bench function, each with the configurations that have it.
+Found = Dict[str, List[Tuple[CaseConfig, Any]]]
+
+
+def _found(configs: Iterable[CaseConfig]) -> Found:
+    """Return the options of some configurations, which may be of several classes."""
+    found: Found = {}
+    for config in configs:
+        for field in _options(config):
+            found.setdefault(field.name, []).append((config, field))
+    return found
+
+
+def _values(found: Found, wanted: Callable[[str], bool] = lambda word: True) -> List[str]:
+    """Return NAME=VALUE of each option."""
+    words = (f"{name}={_given(configs)}" for name, configs in found.items())
+    return list(filter(wanted, words))
+
+
+def _given(found: Sequence[Tuple[CaseConfig, Any]]) -> str:
+    return _some(str(masked(getattr(config, field.name), field.name)) for config, field in found)
+
+
+def _shared(functions: Sequence[Found]) -> Set[str]:
+    """Return the options that have the same values in all functions, as NAME=VALUE."""
+    return set.intersection(*(set(_values(found)) for found in functions))
+
+
+def _wrapped(words: Sequence[str], width: int) -> List[str]:
+    text = ", ".join(words)
+    indent = "  "
+    return textwrap.wrap(
+        text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    )
 
 
 def _options(config: CaseConfig) -> List[Any]:
-    """Return what can be set; of a command only what is no part of the command."""
+    """Return what can be set; of a command or a test only what is no part of it."""
     fields = [field for field in dataclasses.fields(config) if field.name != "name"]
-    if isinstance(config, SpecConfig):
-        return [field for field in fields if field.name in SETTABLE]
+    settable = SETTABLE if isinstance(config, SpecConfig) else ("batches_per_step", "steps")
+    if isinstance(config, (SpecConfig, Function)):
+        return [field for field in fields if field.name in settable]
     return fields
 
 
@@ -74,9 +123,8 @@ def _parameters(configs: Sequence[SpecConfig]) -> List[str]:
 def _line(found: Sequence[Tuple[CaseConfig, Any]]) -> str:
     """Return the line of an option, given the configurations that have it."""
     first, field = found[0]
-    values = (str(masked(getattr(config, field.name), field.name)) for config, _ in found)
     kind = type_name(option_types(type(first))[field.name])
-    return f"  {field.name}={_some(values)} ({kind}): {meaning(field)}"
+    return f"  {field.name}={_given(found)} ({kind}): {meaning(field)}"
 
 
 def _some(values: Iterable[str]) -> str:

@@ -17,7 +17,8 @@ import pytest
 from ipubench.fixtures.case.cases import RARE, SWEEP
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.masking import mask_words
-from ipubench.fixtures.instances.hosts import OPTION, launcher_words
+from ipubench.fixtures.command_line import options_of
+from ipubench.fixtures.instances.hosts import OPTION, launcher_arguments
 from ipubench.fixtures.instances.plan import instances_of, plan
 from ipubench.plugins.benchmarks_yml.command import launched
 from ipubench.plugins.command_line.own_options import own_arguments
@@ -29,7 +30,8 @@ from ipubench.plugins.command_line.words import (
     typed_words,
 )
 from ipubench.plugins.measure.instance import instance_command
-from ipubench.plugins.selection.selected import case_of, selection_key
+from ipubench.plugins.selection.selected import case_of
+from ipubench.plugins.state import run_of
 
 WIDTH = 80
 #: Options with a value by which pytest finds plugins, settings and tests.
@@ -41,7 +43,7 @@ CACHE = Path("FOLDER")
 
 def list_commands(session: pytest.Session) -> Optional[bool]:
     """Print the commands and end the session without running a case."""
-    if not session.config.option.dry_run:
+    if not options_of(session.config).dry_run:
         return None
     terminal = session.config.pluginmanager.getplugin("terminalreporter")
     for item in session.items:
@@ -76,21 +78,21 @@ def commands(item: pytest.Item) -> List[str]:
             return lines
         planned = plan(
             case.config,
-            item.config.stash[selection_key].device,
+            run_of(item.config).selection.device,
             os.sched_getaffinity(0),
-            launcher_words(item.config.option.launcher_args),
+            launcher_arguments(options_of(item.config).launcher_args),
         )
         address = f"{planned.address}:{PORT}" if planned.address else SOCKET
-        program = instance_command(item.config, item.nodeid, address, CACHE)
+        program = instance_command(run_of(item.config), item.nodeid, address, CACHE)
     except CaseError as error:
         return [*lines, f"  cannot run: {error}"]
     count = f"{planned.ran} instances"
-    if planned.ran < planned.asked:
-        count = f"{planned.ran} of {planned.asked} instances, one per core,"
+    if planned.ran < planned.requested:
+        count = f"{planned.ran} of {planned.requested} instances, one per core,"
     return [
         *lines,
         f"  which starts {count} with",
-        *wrapped(mask_words([*planned.launcher.words, *program]), indent="    "),
+        *wrapped(mask_words([*planned.launcher.arguments, *program]), indent="    "),
     ]
 
 
@@ -111,7 +113,8 @@ def where_from(typed: Sequence[str]) -> List[str]:
 def test_paths(item: pytest.Item) -> List[str]:
     """Return the words that name the case from the folder of this run."""
     here = str(item.config.invocation_params.dir)
-    parts = (word.partition("::") for word in arguments_of(item.config, item.nodeid))
+    named = run_of(item.config).selection.named_files
+    parts = (word.partition("::") for word in arguments_of(item.config, item.nodeid, named))
     # An identifier such as http://HOST stays as it is.
     return [os.path.relpath(path, here) + separator + rest for path, separator, rest in parts]
 

@@ -1,6 +1,6 @@
 """A process that measures a case in turns with another one, round by round.
 
-plugins/processes/alternating.py starts both and gives the orders, over the protocol of instances
+plugins/elsewhere/alternating.py starts both and gives the orders, over the protocol of instances
 (fixtures/instances/protocol.py). Version 2 has these, in this order:
 
 - ``ready``: answered once everything is imported and the step is about to be built;
@@ -22,6 +22,7 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.instances.instance import Instance
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure.base import (
@@ -55,7 +56,7 @@ class Orders:
 
     def answer_last(self) -> None:
         """Answer the last order at once."""
-        self._member.answer(None)
+        self._member.reply(None)
 
     def wait(self, *expected: str) -> Any:
         """Answer the order before, wait for one of the ``expected`` ones, return its argument."""
@@ -65,8 +66,8 @@ class Orders:
         """Like :meth:`wait`, but return the name as well."""
         if self._answers:
             wait_until_quiet()
-            self._member.answer(self._answers.pop())
-        found = self._member.next_order()
+            self._member.reply(self._answers.pop())
+        found = self._member.next_command()
         if found is None:
             pytest.exit("the run that started this process is gone", returncode=1)
         if found[0] not in expected:
@@ -138,7 +139,7 @@ class AlternatingMeter(Meter):
         return found if same else Calibrated(batches=found.batches)
 
     def _rounds(self, warm: WarmUp, step: Step) -> Rounds:
-        rounds = OrderedRounds(Limits(self.config.option.budget), self.device.clock, None)
+        rounds = OrderedRounds(Limits(options_of(self.config).budget), self.device.clock, None)
         rounds.orders = self._orders
         return rounds
 

@@ -12,41 +12,31 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import os
 from functools import partial
 from pathlib import Path
-from typing import Any, Counter, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Counter, Iterator, List, Optional, Sequence
 
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError, counted
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.devices import IPU_KINDS
 from ipubench.fixtures.machine.files import user_path
+from ipubench.fixtures.machine.process import LAST_LINES
 from ipubench.fixtures.poplar.options import TF_FLAGS, case_flags
 from ipubench.plugins.command_line.words import looking_inside_arguments
-from ipubench.plugins.measure.base import Measured, fail_where_implausible, measured_key
-from ipubench.plugins.processes.fresh import LAST_LINES, fresh_environment, run_case
+from ipubench.plugins.elsewhere.remote_case import Outcome, RemoteCase
+from ipubench.plugins.measure.base import Measured, fail_where_implausible, state_of
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record.files import lines_in
 from ipubench.plugins.record.record import record_of, spent_of
-from ipubench.plugins.run.bounds import unbounded
-from ipubench.plugins.run.progress import progress_key
-from ipubench.plugins.run.results import SessionResults, run_key
-from ipubench.plugins.run.time_spent import spent_key
-from ipubench.plugins.selection.selected import case_of, selection_key
-
-#: The flags of a case that differ between cases, in a stable order.
-Flags = Tuple[Tuple[str, Optional[str]], ...]
-#: What this process's TensorFlow starts with; absent before the collection has ended.
-flags_key = pytest.StashKey[Optional[Flags]]()
-#: TF_POPLAR_FLAGS as they were exported: a case adds its own to this process's environment.
-exported_key = pytest.StashKey[Optional[str]]()
+from ipubench.plugins.selection.selected import case_of
+from ipubench.plugins.state import Flags, run_of
 
 
 def flags_of(item: pytest.Item) -> Optional[Flags]:
     """Return the flags that a case needs; None where it runs no TensorFlow on an IPU."""
     case = case_of(item)
-    kind = item.config.stash[selection_key].device
+    kind = run_of(item.config).selection.device
     if case is None or kind not in IPU_KINDS:
         return None
     if "tensorflow" not in getattr(item, "fixturenames", ()):
@@ -62,27 +52,22 @@ def flags_of(item: pytest.Item) -> Optional[Flags]:
 
 def why_apart(item: pytest.Item) -> str:
     """Return why a selected case is measured in a process of its own, or ''."""
-    run = item.config.stash.get(run_key, None)
-    if run is not None and item.nodeid in run.results.suspects:
+    run = run_of(item.config)
+    if item.nodeid in run.results.suspects:
         return f"the resumed run was killed while {item.nodeid} ran"
     flags = flags_of(item)
-    if flags is not None and flags != item.config.stash[flags_key]:
+    if flags is not None and flags != run.flags:
         return "TensorFlow reads once whether data is synthetic"
     return ""
 
 
-def note_exported_flags(config: pytest.Config) -> None:
-    """Note the flags before a case adds to them."""
-    config.stash[exported_key] = os.environ.get(TF_FLAGS)
+def flags_of_most(items: Sequence[pytest.Item]) -> Optional[Flags]:
+    """Return what this process's TensorFlow starts with: what most cases need, else the first."""
+    found: Counter[Flags] = collections.Counter(filter(None, map(flags_of, items)))
+    return max(found, key=lambda flags: found[flags], default=None)
 
 
-def choose_flags(session: pytest.Session) -> None:
-    """Choose what this process's TensorFlow starts with: what most cases need, else the first."""
-    found: Counter[Flags] = collections.Counter(filter(None, map(flags_of, session.items)))
-    session.config.stash[flags_key] = max(found, key=lambda flags: found[flags], default=None)
-
-
-def why_cases_are_apart(config: pytest.Config, items: List[pytest.Item]) -> List[str]:
+def why_cases_are_apart(items: Sequence[pytest.Item]) -> List[str]:
     """Say how many cases get a process of their own, and why."""
     lines = []
     for why, count in sorted(collections.Counter(filter(None, map(why_apart, items))).items()):
@@ -103,55 +88,46 @@ def measure_apart(item: pytest.Item) -> None:
 
 def _measure(item: pytest.Function) -> None:
     """Let another process run the case; take over its record, its lines and how it ended."""
-    config, run = item.config, item.config.stash[run_key]
-    config.stash[progress_key].phase("measuring in a process of its own")
+    config, run = item.config, run_of(item.config)
+    run.progress.phase("measuring in a process of its own")
     fixture: Any = item.funcargs.get("benchmark")  # a function without a meter has none
     disabled = fixture is not None and fixture.disabled
     if fixture is not None:
         pytest_benchmark_adapter.leave_out(fixture)
     words = [
-        *looking_inside_arguments(config, item.nodeid),
+        *looking_inside_arguments(config, run.selection.folders.get(item.nodeid, "")),
         *(["--benchmark-disable"] if disabled else []),
     ]
-    most = None  # as long as it would take here
-    with _results_folder(item) as folder, unbounded(config):
-        code, output = run_case(
-            config, item.nodeid, folder, most, words, environment=_environment(config)
-        )
-        lines = lines_in(folder)
-    results = SessionResults.of(lines)
-    message = next((line["message"] for line in reversed(lines) if "message" in line), "")
+    # Without the flags of the cases of this process.
+    variables = {TF_FLAGS: run.exported_flags}
+    with _results_folder(item) as folder, run.bounds.lifted():
+        case = RemoteCase(run, item.nodeid, words=words, variables=variables)
+        ended = case.run(folder)  # for as long as it would take here
+    results = ended.results
     run.closing += [line for line in results.end.get("closing", ()) if line not in run.closing]
     benchmark = results.benchmarks.get(item.nodeid)
     if benchmark is not None:
-        config.stash[spent_key].split(spent_of(benchmark))
+        run.spent.split(spent_of(benchmark))
         run.add({"type": "case", "benchmark": benchmark})
         pytest_benchmark_adapter.adopt(config, benchmark)
-        fail_where_implausible(record_of(benchmark), f"; the record is in {run.journal.path}")
+        fail_where_implausible(record_of(benchmark), f"; the record is in {run.path}")
     outcome = results.outcomes.get(item.nodeid)
     if outcome == "skipped":
         pytest.skip(results.reasons.get(item.nodeid, ""))
     if outcome != "passed":
-        _fail(results.reasons.get(item.nodeid, ""), message, code, output)
+        _fail(results.reasons.get(item.nodeid, ""), ended)
     if benchmark is not None:
-        item.stash[measured_key] = [Measured(benchmark, release=lambda: None)]
+        state_of(item).measured = [Measured(benchmark, release=lambda: None)]
 
 
-def _fail(reason: str, message: str, code: Optional[int], output: str) -> None:
+def _fail(reason: str, ended: Outcome) -> None:
     """Fail as the case has failed in its process: by its message, or by what it printed last."""
+    message = next((line["message"] for line in reversed(ended.journal) if "message" in line), "")
     if message:
         raise CaseError(message)
-    lines = [line for line in output.splitlines() if line.strip()][-LAST_LINES:]
-    said = reason or f"the case's own process ended with exit code {code}"
+    said = reason or f"the case's own process ended with {ended.how}"
+    lines = ended.lines[-LAST_LINES:]
     pytest.fail("\n".join([f"{said}; the last lines of its process:", *lines]), pytrace=False)
-
-
-def _environment(config: pytest.Config) -> Dict[str, str]:
-    """Return the environment of a case's process: without the flags of the cases of this one."""
-    environment = fresh_environment()
-    environment.pop(TF_FLAGS, None)
-    exported = config.stash[exported_key]
-    return environment if exported is None else {**environment, TF_FLAGS: exported}
 
 
 @contextlib.contextmanager
@@ -161,8 +137,8 @@ def _results_folder(item: pytest.Function) -> Iterator[Path]:
     Logs stay, as those of this process do. Raises CaseError where the folder cannot be made.
     """
     case: Any = case_of(item)
-    results = user_path(item.config.option.results_dir).absolute()
-    journal = item.config.stash[run_key].journal.path.stem
+    results = user_path(options_of(item.config).results_dir).absolute()
+    journal = run_of(item.config).path.stem
     folder = results / "apart" / journal / f"{item.path.stem}-{case.id}"
     try:
         folder.mkdir(parents=True, exist_ok=True)

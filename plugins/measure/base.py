@@ -1,7 +1,7 @@
 """What the meters share: the step that they hold, how it is built, and how a measurement ends.
 
 A measurement ends with its record. Whether that is slower than something else is for
-plugins/compare, which finds what was measured in the test's stash.
+plugins/compare, which finds what was measured in the test's state.
 """
 
 from __future__ import annotations
@@ -10,21 +10,35 @@ import contextlib
 import math
 import sys
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Awaitable, Callable, Dict, Iterator, List, Optional, Union
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Awaitable,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    Optional,
+    Tuple,
+    Union,
+)
 
 import pytest
 
 from ipubench.fixtures.case.cases import Case, config_hash, effective_options
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.options import plain_options
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.devices.base import Device
+from ipubench.fixtures.machine.frames import left_out
 from ipubench.fixtures.runtimes.call import CallStep
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.command_line.words import worker_count
 from ipubench.plugins.measure.disturbance import wait_for_quiet
 from ipubench.plugins.measure.rounds import timed
+from ipubench.plugins.measure.watched import Watched
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter
 from ipubench.plugins.record.files import storable
 from ipubench.plugins.record.record import (
@@ -34,16 +48,13 @@ from ipubench.plugins.record.record import (
     describe_throughput,
 )
 from ipubench.plugins.record.text import percent, time_stamp
-from ipubench.plugins.run.bounds import unbounded
-from ipubench.plugins.run.progress import progress_key
-from ipubench.plugins.run.results import names_key, run_key
-from ipubench.plugins.run.time_spent import spent_key
 from ipubench.plugins.selection.selected import framework_of
+from ipubench.plugins.state import Run, run_of
 
 if TYPE_CHECKING:
     from ipubench.fixtures.runtimes.loop import InLoop
-#: What a record says of ``--wait-for-quiet``.
-quiet_key = pytest.StashKey[Any]()
+
+__tracebackhide__ = left_out
 
 
 @dataclass(frozen=True)
@@ -57,6 +68,11 @@ class CaseRun:
     conditions: Dict[str, Any]
     #: Of one of the several results of its test.
     own_name: Optional[str] = None
+
+    @property
+    def run(self) -> Run:
+        """The run that it is a case of."""
+        return run_of(self.item.config)
 
     @property
     def fullname(self) -> str:
@@ -82,43 +98,47 @@ class CaseRun:
             "versions": host_process.versions(),
             "git": host_process.git_revision(config.rootpath),
             "time": time_stamp(),
-            **self.item.stash.get(quiet_key, {}),
+            **state_of(self.item).quiet,
         }
 
     def wait_for_quiet(self) -> None:
         """With ``--wait-for-quiet``: wait until others leave the machine alone, or that long."""
-        config = self.item.config
-        most, progress = config.option.wait_for_quiet, config.stash[progress_key]
+        run = self.run
+        most, progress = options_of(run.config).wait_for_quiet, run.progress
         if most is None:
             return
-        with config.stash[spent_key].during("quiet"), unbounded(config):
+        with run.spent.during("quiet"), run.bounds.lifted():
             found = wait_for_quiet(self.device, most, progress.phase)
-        self.item.stash[quiet_key] = {"wait_for_quiet": found}
+        state_of(self.item).quiet = {"wait_for_quiet": found}
         if not found["quiet"]:
             progress.line(
                 f"  {self.case.id}: measured on a machine that was not quiet within {most:g} s: "
                 f"others used {percent(found['used_by_others'], 0)} of its CPUs"
             )
 
+    def phase(self, part: str, text: str) -> None:
+        """Show what the case is doing now, and count it to a part of its time."""
+        self.run.spent.enter(part)
+        self.run.progress.phase(text)
+
     def finish(self, record: Dict[str, Any], release: Callable[[], None]) -> None:
-        """Write the record of the case, and leave what was measured in the test's stash.
+        """Write the record of the case, and leave what was measured in the test's state.
 
         An implausible result fails here, with its record written.
         """
-        spent = self.item.config.stash[spent_key]
-        plain = plain_benchmark(self.benchmark, {**record, "spent": spent.of_case()})
+        run, state = self.run, state_of(self.item)
+        plain = plain_benchmark(self.benchmark, {**record, "spent": run.spent.of_case()})
         plain["fullname"] = self.fullname
-        run = self.item.config.stash[run_key]
         run.add({"type": "case", "benchmark": plain})
-        fail_where_implausible(record, f"; the record is in {run.journal.path}")
-        self.item.stash[measured_key].append(Measured(plain, release))
-        self.item.stash[recorded_key].append(self)
+        fail_where_implausible(record, f"; the record is in {run.path}")
+        state.measured.append(Measured(plain, release))
+        state.recorded.append(self)
         if self.fullname != self.item.nodeid:
-            self.item.stash[names_key].append(self.fullname)
+            state.names.append(self.fullname)
 
     def add_extra(self) -> None:
         """Record what was put into ``extra_info`` since the record was written."""
-        run = self.item.config.stash[run_key]
+        run = self.run
         written = run.results.benchmarks[self.fullname]["extra_info"]
         now = storable(pytest_benchmark_adapter.as_dict(self.benchmark)["extra_info"])
         now[NAMESPACE] = written[NAMESPACE]
@@ -185,7 +205,7 @@ class StepMeter(ABC):
             None if flops is None else _amount("flops", flops, or_zero=True),
             latency_from_throughput,
         )
-        in_loop = work.in_running_loop() if isinstance(work, CallStep) else None
+        in_loop = work.use_running_loop() if isinstance(work, CallStep) else None
         if in_loop is not None:
             return self._work_beside(in_loop, work, facts)
         with untraced() as traced:
@@ -196,9 +216,9 @@ class StepMeter(ABC):
 
     async def _work_beside(self, in_loop: InLoop, work: Step, facts: BatchFacts) -> None:
         with untraced() as traced:
-            await in_loop.beside(partial(self.work_on, work, facts))
+            await in_loop.run_in_thread(partial(self.work_on, work, facts))
         if traced:
-            await in_loop.beside(in_loop)
+            await in_loop.run_in_thread(in_loop)
 
     @abstractmethod
     def work_on(self, step: Step, facts: BatchFacts) -> None:
@@ -218,8 +238,7 @@ class StepMeter(ABC):
 
     def phase(self, part: str, text: str) -> None:
         """Show what the case is doing now, and count it to a part of its time."""
-        self.config.stash[spent_key].enter(part)
-        self.config.stash[progress_key].phase(text)
+        self.case_run.phase(part, text)
 
     def on_built(self, step: Step) -> None:
         """Decide what has to be decided before the step is compiled."""
@@ -312,9 +331,39 @@ class Measured:
     release: Callable[[], None]
 
 
-measured_key = pytest.StashKey[List[Measured]]()
-#: The cases that a test has recorded so far.
-recorded_key = pytest.StashKey[List[CaseRun]]()
+@dataclass
+class CaseState:
+    """What a test has measured so far."""
+
+    #: Still to be judged.
+    measured: List[Measured] = field(default_factory=list)
+    #: The cases that it has recorded, and the names of those that are not named as it is.
+    recorded: List[CaseRun] = field(default_factory=list)
+    names: List[str] = field(default_factory=list)
+    #: What a fixture of pytest-benchmark measures by itself, until it is recorded.
+    watched: List[Tuple[CaseRun, Watched]] = field(default_factory=list)
+    #: What its fixture ``benchmark`` measures with, while the test runs.
+    meter: Optional[StepMeter] = None
+    #: By name, what each of its fresh processes has measured.
+    processes: List[Dict[str, Dict[str, Any]]] = field(default_factory=list)
+    #: What a record says of ``--wait-for-quiet``.
+    quiet: Dict[str, Any] = field(default_factory=dict)
+    #: Lets go of what the case shares, which a fresh process will need.
+    release: Optional[Callable[[], None]] = None
+
+
+_state_key = pytest.StashKey[CaseState]()
+
+
+def state_of(item: pytest.Item) -> CaseState:
+    """Return what a test has measured so far."""
+    return item.stash.setdefault(_state_key, CaseState())
+
+
+def begin_test(item: pytest.Item) -> None:
+    """Have results be this test's; it may be repeated."""
+    item.stash[_state_key] = CaseState()
+    run_of(item.config).item = item
 
 
 @dataclass(frozen=True)

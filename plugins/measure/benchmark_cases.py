@@ -15,33 +15,40 @@ import pytest
 
 from ipubench.fixtures.case.cases import Case, case_key
 from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.machine.frames import left_out
 from ipubench.fixtures.runtimes.call import CallStep
 from ipubench.plugins.command_line.words import benchmark_arguments, measures, only_tests
 from ipubench.plugins.measure.alternating import AlternatingMeter
-from ipubench.plugins.measure.base import CaseRun, StepMeter
-from ipubench.plugins.measure.by_pytest_benchmark import AS_THE_TEST_SAYS, UNIT, Watched
+from ipubench.plugins.measure.base import CaseRun, StepMeter, state_of
+from ipubench.plugins.measure.by_pytest_benchmark import AS_THE_TEST_SAYS, UNIT, begin, record
 from ipubench.plugins.measure.choose import meter_of
 from ipubench.plugins.measure.counting import CallMeter
 from ipubench.plugins.measure.meter import Meter
-from ipubench.plugins.record.pytest_benchmark_adapter import Recorded, awaiting, becoming
-from ipubench.plugins.run.journal import run_of
-from ipubench.plugins.run.progress import progress_key
-from ipubench.plugins.run.time_spent import spent_key
+from ipubench.plugins.record.pytest_benchmark_adapter import (
+    Recorded,
+    awaiting,
+    becoming,
+    count_as_used,
+)
+from ipubench.plugins.run.journal import start_late
 from ipubench.plugins.selection.functions import asks_for, claim, make_case
 from ipubench.plugins.selection.selected import case_of
+from ipubench.plugins.state import run_of
+
+__tracebackhide__ = left_out
 
 
 def become_case(item: pytest.Item) -> Case:
     """Return the case of a test; one that turns out to measure becomes one."""
-    found, config = case_of(item), item.config
+    found, run = case_of(item), run_of(item.config)
     if found is not None:
         return found
-    claim(item)
-    made = make_case(item)
-    if measures(config):
-        run_of(config)
-        config.stash[spent_key].begin_case()
-        config.stash[progress_key].add(item.nodeid, made.id)
+    claim(item, run.selection)
+    made = make_case(item, run.selection)
+    if measures(run.config):
+        start_late(run)
+        run.spent.begin_case()
+        run.progress.add(item.nodeid, made.id)
     if made.error:
         raise CaseError(made.error)
     return made
@@ -62,12 +69,17 @@ def measured(benchmark: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
     if case_key not in item.stash or asks_for(item, "meter") or benchmark.disabled:
         yield benchmark
         return
-    case_run = case_run_of(item, item.stash[case_key], benchmark, request)
+    try:
+        case_run = case_run_of(item, item.stash[case_key], benchmark, request)
+    except BaseException:  # no device: pytest-benchmark would warn that nothing was measured
+        count_as_used(benchmark)
+        raise
     meter = meter_of(case_run, lambda: request.getfixturevalue("ipubench_peaks"))
     marker = item.get_closest_marker("benchmark")
     settings = set(marker.kwargs if marker else ()) - {"group"}
     told = bool(settings or benchmark_arguments(item.config))
-    work = item.stash[measuring_key] = Measuring(meter, told)
+    work, state = Measuring(meter, told), state_of(item)
+    state.meter = meter
     recorded = becoming(benchmark, work.measure, work.itself)
     if isinstance(meter, CallMeter):
         recorded.most_calls = meter.most_calls
@@ -75,7 +87,7 @@ def measured(benchmark: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
         yield recorded
     finally:
         meter.close()
-        del item.stash[measuring_key]
+        state.meter = None
 
 
 @dataclass
@@ -92,7 +104,7 @@ class Measuring:
             call = partial(
                 self.itself, benchmark, partial(benchmark.by_itself, in_loop or function)
             )
-            return call() if in_loop is None else in_loop.beside(call)
+            return call() if in_loop is None else in_loop.run_in_thread(call)
         step = CallStep(function)
         awaitable = self.meter(step, items=1, unit=UNIT)
         return step.result if awaitable is None else _result(awaitable, step)
@@ -109,16 +121,12 @@ class Measuring:
                 "nothing else can be done with it; benchmark(function) without settings can be "
                 "profiled"
             )
-        watched = Watched.begin(self.meter.case_run)
+        watched = begin(self.meter.case_run)
         result = run()
-        watched.record()
+        record(self.meter.case_run, watched)
         return result
 
 
 async def _result(awaitable: Awaitable[None], step: CallStep) -> Any:
     await awaitable
     return step.result
-
-
-#: What the fixture of a test does with a function, while the test runs.
-measuring_key = pytest.StashKey[Measuring]()

@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict
 
 import pytest
 
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.runtimes.call import OWN
 from ipubench.fixtures.runtimes.step import Step
@@ -33,7 +34,6 @@ from ipubench.plugins.measure.rounds import timed_call
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter
 from ipubench.plugins.record.record import BY_COUNTS, ITSELF, describe_throughput
 from ipubench.plugins.record.statistics import latency
-from ipubench.plugins.run.results import run_key
 
 #: The counter of a process that counts, which cases share.
 counter_key = pytest.StashKey[Counter]()
@@ -70,9 +70,10 @@ class CountMeter(CallMeter):
 
     def __init__(self, case_run: CaseRun) -> None:
         super().__init__(case_run)
-        stash, way = self.config.stash, self.config.option.counting
+        stash, way = self.config.stash, options_of(self.config).counting
         if counter_key not in stash:
             folder = os.environ.get(FOLDER_VARIABLE) or str(scratch.make("count"))
+            assert way is not None
             stash[counter_key] = make(way, folder)
         self._counter = stash[counter_key]
 
@@ -138,7 +139,7 @@ class CountMeter(CallMeter):
             "python": sys.version.split()[0],
         }
         line = {"type": "count", "case": self.case_run.fullname, "count": found}
-        self.config.stash[run_key].add(line)
+        self.case_run.run.add(line)
 
 
 class OnceMeter(CallMeter):

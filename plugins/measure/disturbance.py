@@ -21,6 +21,8 @@ from ipubench.fixtures.machine.watch import Watch
 LIMIT = 0.02
 #: A budget stretches to so many times itself until enough rounds are clean.
 STRETCH = 3.0
+#: A budget of fewer seconds is kept: whoever gives so little wants a quick answer.
+LEAST_STRETCHED = 1.0
 #: Fewer clean rounds are not enough, unless fewer were asked for ...
 LEAST_ROUNDS = 3
 #: ... and neither are those that fill less of the budget, unless they are this many.
@@ -110,6 +112,11 @@ class Disturbance(Watch):
             "copies_ms": [round(one, 4) for one in self.copies],
             **({} if copy is None else {"copy_ms": round(copy, 4)}),
         }
+
+
+def longest(budget: float) -> float:
+    """Return the seconds that rounds may take if others disturb them."""
+    return budget if budget < LEAST_STRETCHED else STRETCH * budget
 
 
 def is_enough(clean: Sequence[float], rounds: int, budget: float) -> bool:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator
 
 import pytest
 
+from ipubench.fixtures.command_line import options_of
+
 if TYPE_CHECKING:
     from ipubench.fixtures.case.cases import Case
     from ipubench.fixtures.devices.base import Device
@@ -19,7 +21,7 @@ def ipubench_conditions(request: pytest.FixtureRequest, ipubench_device: Device)
     """Tune this process for measuring on its device; return what holds, for the record."""
     from ipubench.plugins.run.conditions import apply_conditions
 
-    option = request.config.option
+    option = options_of(request.config)
     return apply_conditions(ipubench_device.kind, option.affinity, option.allocator)
 
 

@@ -6,101 +6,78 @@ the test that runs. A result of a test's teardown is too late for that, and is n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any, List, Optional, Tuple
+from dataclasses import replace
+from functools import partial
+from typing import Any, Tuple
 
 import pytest
 
 from ipubench.plugins.command_line.words import measures, only_tests
-from ipubench.plugins.measure.base import CaseRun, measured_key, recorded_key
+from ipubench.plugins.measure.base import CaseRun, state_of
 from ipubench.plugins.measure.benchmark_cases import become_case, case_run_of
-from ipubench.plugins.measure.by_pytest_benchmark import Watched
+from ipubench.plugins.measure.by_pytest_benchmark import begin, record
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.run.results import names_key, run_key
 from ipubench.plugins.selection.functions import plain_name
+from ipubench.plugins.state import Run
 
 
-@dataclass
-class Found:
-    """What such fixtures measure, until it is recorded."""
-
-    item: Optional[pytest.Item] = None  # that is set up or called
-    watched: List[Watched] = field(default_factory=list)
-    late: List[Any] = field(default_factory=list)  # fixtures that no test could record
-
-    def begin(self, benchmark: Any) -> None:
-        """Watch a fixture that is about to measure."""
-        self.end()
-        request = getattr(self.item, "_request", None)
-        if self.item is None or request is None:
-            self.late.append(benchmark)
-            return
-        case_run = case_run_of(self.item, become_case(self.item), benchmark, request)
-        pytest_benchmark_adapter.take(benchmark)
-        self.watched.append(Watched.begin(case_run))
-
-    def end(self) -> None:
-        """End the measurement before, if it goes on."""
-        for watched in self.watched:
-            watched.end()
-
-
-found_key = pytest.StashKey[Found]()
-
-
-def watch_results(session: pytest.Session) -> None:
+def watch_results(run: Run) -> None:
     """Be given each result from now on."""
-    found = session.config.stash[found_key] = Found()
-    if measures(session.config) and not only_tests(session.config):
-        pytest_benchmark_adapter.watch_results(session.config, found.begin)
+    if measures(run.config) and not only_tests(run.config):
+        pytest_benchmark_adapter.watch_results(run.config, partial(_begin, run))
 
 
-def begin_test(item: pytest.Item) -> None:
-    """Have results be this test's; it may be repeated."""
-    item.config.stash[found_key].item = item
-    item.stash[measured_key], item.stash[recorded_key], item.stash[names_key] = [], [], []
+def _begin(run: Run, benchmark: Any) -> None:
+    """Watch a fixture that is about to measure."""
+    request = getattr(run.item, "_request", None)
+    if run.item is None or request is None:
+        run.late.append(benchmark)
+        return
+    _end(run.item)
+    case_run = case_run_of(run.item, become_case(run.item), benchmark, request)
+    pytest_benchmark_adapter.take(benchmark)
+    state_of(run.item).watched.append((case_run, begin(case_run)))
 
 
-def end_test(item: pytest.Item) -> None:
-    """A fixture that measures as it is torn down is too late for its test's verdict."""
-    item.config.stash[found_key].item = None
+def _end(item: pytest.Item) -> None:
+    """End the measurement before, if it goes on."""
+    for _, watched in state_of(item).watched:
+        watched.end()
 
 
 def record_results(item: pytest.Item) -> None:
     """Record what has been measured so far: before the test is judged, or has failed."""
-    found = item.config.stash[found_key]
-    found.end()
-    watched, found.watched = found.watched, []
-    for one in watched:
-        if pytest_benchmark_adapter.has_result(one.case_run.benchmark):
-            one.case_run = _named(one.case_run)
-            one.record()
+    state = state_of(item)
+    _end(item)
+    found, state.watched = state.watched, []
+    for case_run, watched in found:
+        if pytest_benchmark_adapter.has_result(case_run.benchmark):
+            record(_named(case_run), watched)
 
 
-def complete_records(item: pytest.Item) -> None:
+def complete_records(run: Run, item: pytest.Item) -> None:
     """Record what ``extra_info`` was given after the measurement, by fixtures too."""
-    for case_run in item.stash.get(recorded_key, ()):
+    state = state_of(item)
+    for case_run in state.recorded:
         case_run.add_extra()
-    item.stash[recorded_key] = []  # which hold what the test has measured
-    name_late(item.config)
+    state.recorded = []  # which hold what the test has measured
+    name_late(run)
 
 
-def name_late(config: pytest.Config) -> None:
+def name_late(run: Run) -> None:
     """Name what no row shows; without a run pytest-benchmark's table is there alone."""
-    found, run = config.stash[found_key], config.stash.get(run_key, None)
-    late, found.late = found.late, []
-    if run is not None:
-        run.closing += [
-            f"{benchmark.fullname}: the result {benchmark.name} is not recorded: it was measured "
-            "outside of its test's set-up and call"
-            for benchmark in filter(pytest_benchmark_adapter.has_result, late)
-        ]
+    late, run.late = run.late, []
+    run.closing += [
+        f"{benchmark.fullname}: the result {benchmark.name} is not recorded: it was measured "
+        "outside of its test's set-up and call"
+        for benchmark in filter(pytest_benchmark_adapter.has_result, late)
+    ]
 
 
 def _named(case_run: CaseRun) -> CaseRun:
     """Return the same with a name of its own: its test's, with that of its fixture and a number."""
     item, case = case_run.item, case_run.case
-    taken = {other.fullname for other in item.stash[recorded_key]}
+    taken = {other.fullname for other in state_of(item).recorded}
     given, test = plain_name(case_run.benchmark.name), plain_name(item.name)
     label = given[len(test) :].lstrip("-_.") if given.startswith(test) else given
     number, part = 1, label

@@ -15,60 +15,61 @@ from typing import Any, Callable, ContextManager, Dict, Generator, List, Optiona
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.data.provider import part_key
-from ipubench.fixtures.devices import INHERIT_VARIABLE
+from ipubench.fixtures.command_line import options_of
+from ipubench.fixtures.devices import borrow
 from ipubench.fixtures.instances.instance import Instance
-from ipubench.fixtures.instances.step import own_folder
+from ipubench.fixtures.instances.step import instance_folder
 from ipubench.fixtures.machine import scratch
-from ipubench.fixtures.pytest_fixtures import command_key
+from ipubench.fixtures.pytest_fixtures import shared_of
 from ipubench.fixtures.runtimes.data_parallel import job_variables
 from ipubench.fixtures.runtimes.step import Step, Work
 from ipubench.plugins.command_line.words import looking_inside_arguments
+from ipubench.plugins.elsewhere.remote_case import RemoteCase
 from ipubench.plugins.measure.base import BatchFacts, CaseRun, StepMeter
 from ipubench.plugins.measure.looking_inside import device_reports, folder_of
 from ipubench.plugins.measure.rounds import timed_call
-from ipubench.plugins.processes.fresh import fresh_command
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.host_process import PeakMemory
+from ipubench.plugins.state import Run
 
-member_key = pytest.StashKey[Instance]()
 
-
-def join_instances(config: pytest.Config) -> None:
-    """Become an instance before any framework is imported, or be ready to start some."""
-
-    def command(nodeid: str, address: str) -> List[str]:
-        return instance_command(config, nodeid, address, scratch.make("cache"))
-
-    config.stash[command_key] = command
-    if config.option.instance is None:
-        return
+def join_instances(config: pytest.Config) -> Optional[Instance]:
+    """Become an instance, where another run asks for one, before any framework is imported."""
+    address = options_of(config).instance
+    if address is None:
+        return None
     try:
-        member = Instance(config.option.instance, os.environ)
+        member = Instance(address, os.environ)
     except CaseError as error:
         raise pytest.UsageError(str(error)) from None
-    config.stash[member_key] = member
-    config.stash[part_key] = (member.rank, member.count)
+    shared_of(config).part = (member.rank, member.count)
     try:
-        member.settle()
+        member.set_up()
     except CaseError as error:
         raise pytest.UsageError(str(error)) from None
     if member.exchange:
         os.environ.update(job_variables(member.exchange, member.rank, member.count))
     config.pluginmanager.register(FailureReporter(member))
-    if not member.leads_its_host:
+    if not member.is_first_on_other_host:
         # The run, or the first instance of its host, holds the device for all of us.
-        os.environ[INHERIT_VARIABLE] = str(os.getppid())
+        borrow(os.getppid())
+    return member
 
 
-def instance_command(
-    config: pytest.Config, nodeid: str, address: str, cache_dir: Path
-) -> List[str]:
+def direct_instances(run: Run) -> None:
+    """Let the fixture ``instances`` start some."""
+
+    def command(nodeid: str, address: str) -> List[str]:
+        return instance_command(run, nodeid, address, scratch.make("cache"))
+
+    shared_of(run.config).command = command
+
+
+def instance_command(run: Run, nodeid: str, address: str, cache_dir: Path) -> List[str]:
     """Return the command that runs one case as an instance of the run at an address."""
-    results = str(Path(config.option.results_dir).absolute())
-    words = fresh_command(config, nodeid, results, cache_dir)
-    # Nothing is captured: all output belongs into the instance's log.
-    return [*words, *looking_inside_arguments(config, nodeid), "-s", f"--instance={address}"]
+    own = run.selection.folders.get(nodeid, "")
+    case = RemoteCase(run, nodeid, words=looking_inside_arguments(run.config, own))
+    return case.command(Path(options_of(run.config).results_dir).absolute(), cache_dir, address)
 
 
 class InstanceMeter(StepMeter):
@@ -82,16 +83,16 @@ class InstanceMeter(StepMeter):
         """Obey until the controlling run has what it wants; it knows the items and the unit."""
         pytest_benchmark_adapter.leave_out(self.benchmark)
         with self._own_reports():
-            obeyed = self._member.obey(self._orders(step))
+            obeyed = self._member.serve_commands(self._orders(step))
         if not obeyed:
             pytest.exit("the run that started this instance is gone", returncode=1)
 
     def _own_reports(self) -> ContextManager[None]:
         """With ``--profile``: have the device report into a folder of this instance alone."""
-        root = self.config.option.profile
+        root = options_of(self.config).profile
         if root is None:
             return contextlib.nullcontext()
-        folder = own_folder(folder_of("--profile", root, self.item), self._member.rank)
+        folder = instance_folder(folder_of("--profile", root, self.item), self._member.rank)
         return device_reports(self.device, folder)
 
     def _orders(self, step: Step) -> Dict[str, Callable[[Any], Any]]:

@@ -8,32 +8,33 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import ContextManager, Dict, List
+from typing import ContextManager, Dict, List, Sequence
 
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.devices import IPU_KINDS
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.poplar.options import reports_in
 from ipubench.fixtures.runtimes.step import Step
-from ipubench.plugins.command_line.words import above_key, folder_above
+from ipubench.plugins.command_line.words import folder_above
 from ipubench.plugins.measure.base import BatchFacts, StepMeter
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.text import safe_name
-from ipubench.plugins.run.results import run_key
 from ipubench.plugins.selection.selected import case_of
+from ipubench.plugins.state import Run, run_of
 
 
-def choose_folders(session: pytest.Session) -> None:
+def choose_folders(run: Run, items: Sequence[pytest.Item]) -> None:
     """Have selected cases of one identifier leave nothing in one folder."""
     found: Dict[str, List[str]] = {}
-    for item in session.items:
+    for item in items:
         case = case_of(item)
         if case is not None:
             found.setdefault(case.id, []).append(item.nodeid)
     alike = [nodeid for nodeids in found.values() if len(nodeids) > 1 for nodeid in nodeids]
-    session.config.stash[above_key] = {nodeid: safe_name(nodeid) for nodeid in alike}
+    run.selection.folders = {nodeid: safe_name(nodeid) for nodeid in alike}
 
 
 def folder_of(option: str, root: str, item: pytest.Item) -> Path:
@@ -41,7 +42,8 @@ def folder_of(option: str, root: str, item: pytest.Item) -> Path:
     try:
         case = case_of(item)
         assert case is not None
-        folder = folder_above(item.config, root, item.nodeid).resolve() / case.id
+        own = run_of(item.config).selection.folders.get(item.nodeid, "")
+        folder = folder_above(item.config, root, own).resolve() / case.id
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         reason = error.strerror or error
@@ -58,7 +60,7 @@ def device_reports(device: Device, folder: Path) -> ContextManager[None]:
 
 def save_graph(meter: StepMeter, step: Step) -> None:
     """With ``--save-graph``: write the graph of a compiled step into the case's folder."""
-    root = meter.config.option.save_graph
+    root = options_of(meter.config).save_graph
     if root is not None:
         meter.phase("profile", "saving the graph")
         step.save_graph(folder_of("--save-graph", root, meter.item))
@@ -69,7 +71,8 @@ class ProfileMeter(StepMeter):
 
     def work_on(self, step: Step, facts: BatchFacts) -> None:
         """Profile the step."""
-        root = self.config.option.profile
+        root = options_of(self.config).profile
+        assert root is not None
         folder = folder_of("--profile", root, self.item)
         with device_reports(self.device, folder):
             self.phase("build", "building")
@@ -84,7 +87,7 @@ class ProfileMeter(StepMeter):
             step.profile(folder)
             self.close()
         pytest_benchmark_adapter.leave_out(self.benchmark)
-        lines = self.config.stash[run_key].closing
+        lines = self.case_run.run.closing
         line = f"profiled and not timed; the reports are below {root}"
         if line not in lines:
             lines.append(line)
@@ -101,7 +104,7 @@ class CompileMeter(StepMeter):
         pytest_benchmark_adapter.leave_out(self.benchmark)
         saved = built.saved_seconds
         more = "" if saved is None else f" ({saved:.1f} s less than without its cache)"
-        self.config.stash[run_key].closing.append(
+        self.case_run.run.closing.append(
             f"{self.case.id}: built in {built.build_seconds:.1f} s, compiled in "
             f"{built.compile_seconds:.1f} s{more}, not run"
         )

@@ -15,18 +15,18 @@ import pytest
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.runtimes.call import is_coroutine
-from ipubench.plugins.measure.benchmark_cases import measuring_key
-from ipubench.plugins.measure.by_pytest_benchmark import Watched
+from ipubench.plugins.measure.base import CaseRun, state_of
+from ipubench.plugins.measure.by_pytest_benchmark import begin, record
 from ipubench.plugins.measure.meter import Meter
+from ipubench.plugins.measure.watched import Watched
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.run.results import run_key
-from ipubench.plugins.selection.functions import rounds_key
+from ipubench.plugins.state import run_of
 
 
 @contextlib.contextmanager
 def measured_function(pyfuncitem: pytest.Function) -> Iterator[None]:
     """Measure the function where pytest, or a plugin for asynchronous tests, would call it."""
-    if rounds_key not in pyfuncitem.stash:
+    if pyfuncitem.nodeid not in run_of(pyfuncitem.config).selection.calls:
         yield
         return
     function = pyfuncitem.obj
@@ -72,7 +72,7 @@ def _awaited(item: pytest.Function, function: Callable[..., Any]) -> Callable[..
 
 def _measure_of(item: pytest.Function) -> Callable[[Any], Any]:
     benchmark: Any = item.funcargs["benchmark"]
-    rounds = item.stash[rounds_key]
+    rounds = run_of(item.config).selection.calls[item.nodeid]
     measure: Callable[[Any], Any] = benchmark
     return measure if rounds is None else functools.partial(benchmark.pedantic, rounds=rounds)
 
@@ -80,17 +80,17 @@ def _measure_of(item: pytest.Function) -> Callable[[Any], Any]:
 class FirstCall:
     """The first call of a test, which is its result if it cannot be called again."""
 
-    def __init__(self, watched: Watched) -> None:
-        self._watched = watched
+    def __init__(self, case_run: CaseRun, watched: Watched) -> None:
+        self._case_run, self._watched = case_run, watched
         self._seconds = 0.0
 
     @classmethod
     def of(cls, item: pytest.Function) -> Optional[FirstCall]:
         """Return that of a test; None where its calls are counted, or nothing is recorded."""
-        work = item.stash.get(measuring_key, None)
-        if item.stash[rounds_key] is not None or work is None or not isinstance(work.meter, Meter):
+        meter, rounds = state_of(item).meter, run_of(item.config).selection.calls[item.nodeid]
+        if rounds is not None or not isinstance(meter, Meter):
             return None
-        return cls(Watched.begin(work.meter.case_run))
+        return cls(meter.case_run, begin(meter.case_run))
 
     @contextlib.contextmanager
     def timed(self) -> Iterator[None]:
@@ -108,12 +108,11 @@ class FirstCall:
         except CaseError:
             raise
         except (Exception, pytest.fail.Exception) as error:
-            case_run = self._watched.case_run
-            config = case_run.item.config
-            pytest_benchmark_adapter.count_once(config, case_run.benchmark, self._seconds)
-            self._watched.record()
+            case_run, run = self._case_run, self._case_run.run
+            pytest_benchmark_adapter.count_once(run.config, case_run.benchmark, self._seconds)
+            record(case_run, self._watched)
             why = next(iter(str(error).splitlines()), "") or type(error).__name__
             line = (
                 f"{case_run.case.id}: measured by its first call, because a later one fails: {why}"
             )
-            config.stash[run_key].closing.append(line)
+            run.closing.append(line)

@@ -18,7 +18,7 @@ from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.untrusted import printable
 from ipubench.fixtures.machine import memory
-from ipubench.plugins.selection.selected import case_of, selection_key
+from ipubench.plugins.selection.selected import case_of
 
 #: Devices whose memory is the host's, and whose drivers reserve no address space of it.
 HOST_KINDS = ("cpu", "fake")
@@ -37,13 +37,15 @@ LONGEST = 200
 
 
 @contextlib.contextmanager
-def bounded_memory(pyfuncitem: pytest.Function) -> Iterator[Callable[[Any], None]]:
-    """Bound the memory of a case; yield what makes one message of an outcome without memory."""
+def bounded_memory(pyfuncitem: pytest.Function, kind: str) -> Iterator[Callable[[Any], None]]:
+    """Bound the memory of a case on a kind of device.
+
+    Yields what makes one message of an outcome without memory.
+    """
     case = case_of(pyfuncitem)
     if case is None:
         yield lambda outcome: None
         return
-    kind = pyfuncitem.config.stash[selection_key].device
     with memory.bounded() if kind in HOST_KINDS else contextlib.nullcontext():
         yield partial(_explain_shortage, case)
 

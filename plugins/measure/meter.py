@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Optional
 
 from ipubench.fixtures.case.cases import effective_options
+from ipubench.fixtures.command_line import options_of
+from ipubench.fixtures.machine.frames import left_out
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure.base import BatchFacts, CaseRun, StepMeter
 from ipubench.plugins.measure.disturbance import Disturbance, is_enough
@@ -34,13 +36,13 @@ from ipubench.plugins.measure.rounds import (
     calibrate,
     canary_times,
     first_calls,
+    target_seconds,
     warm_up,
 )
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter
 from ipubench.plugins.record.record import BEFORE_ROUNDS, describe_throughput
-from ipubench.plugins.run.bounds import budget_within_timeout
-from ipubench.plugins.run.progress import progress_key
-from ipubench.plugins.run.results import run_key
+
+__tracebackhide__ = left_out
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class Meter(StepMeter):
         #: The share of a batch's items that is left where it was made lighter.
         self._share = 1.0
         self._clock = self.device.clock  # of the rounds
-        self._budget = float(self.config.option.budget)
+        self._budget = float(options_of(self.config).budget)
 
     def work_on(self, step: Step, facts: BatchFacts) -> None:
         """Measure the step, close it and write its record."""
@@ -81,7 +83,7 @@ class Meter(StepMeter):
         }
         facts = replace(facts, items=self._share * facts.items)
         if self._steps() is None:
-            self._budget = budget_within_timeout(self.config)
+            self._budget = self.case_run.run.bounds.budget(self.case_run.run.closing)
         warm = self._warm_up(step, facts)
         rounds = self._rounds(warm, step)
         seconds = self._run(rounds, step)
@@ -155,11 +157,11 @@ class Meter(StepMeter):
         if not calibrated:
             return Calibrated()
         longest = LONGEST_ROUND_SHARE * self._budget
-        return calibrate(step, self.device.clock, most_seconds=longest)
+        return calibrate(step, self.device.clock, target_seconds(self._budget), longest)
 
     def _rounds(self, warm: WarmUp, step: Step) -> Rounds:
         """Return the rule that ends the rounds, and the canary before each."""
-        precision = self.config.option.target_precision
+        precision = options_of(self.config).target_precision
         limits = Limits(self._budget, precision, self._steps(), step.most_rounds)
         canary = None if step.prefetched_batches else step.canary()
         watching = Disturbance.of(self.device)
@@ -167,7 +169,7 @@ class Meter(StepMeter):
 
     def _tell(self, text: str) -> None:
         """Show a line that stays, of the case that goes on."""
-        self.config.stash[progress_key].line(f"  {text}")
+        self.case_run.run.progress.line(f"  {text}")
 
     def _run(self, rounds: Rounds, step: Step) -> List[float]:
         """Return the seconds of the rounds."""
@@ -251,7 +253,7 @@ class Meter(StepMeter):
         if not facts:
             return {}
         lines = [f"{self.case.id}: {line}" for line in step.summary(facts)]
-        self.config.stash[run_key].closing += lines
+        self.case_run.run.closing += lines
         return {"finish": facts}
 
     def _input(self, step: Step, items: float, unit: str) -> Any:

@@ -58,9 +58,11 @@ class Peaks:
     def _measure(self, name: str, make_work: Callable[[], Optional[Work]]) -> bool:
         """Measure a ceiling; tell whether other programs left that alone."""
         work = make_work()
+        if work is None:
+            return True
         watching = self._watch()
         watching.read()
-        rate = best_rate(work, self.clock) if work is not None else math.inf
+        rate = best_rate(work, self.clock)
         watching.read()
         alone = bool(watching.clean([0.0]))
         if math.isfinite(rate):

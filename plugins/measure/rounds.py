@@ -11,14 +11,18 @@ from statistics import median
 from typing import Callable, List, Optional, Sequence, Tuple
 
 from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.machine.frames import left_out
 from ipubench.fixtures.runtimes.step import Step, Work
-from ipubench.plugins.measure.disturbance import LEAST_ROUNDS, STRETCH, Disturbance, is_enough
+from ipubench.plugins.measure.disturbance import LEAST_ROUNDS, Disturbance, is_enough, longest
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
 from ipubench.plugins.record.statistics import relative_half_width, still_falling
+
+__tracebackhide__ = left_out
 
 Clock = Callable[[], float]
 # A round is long against the timer and the scheduler, and short enough for many per budget.
 TARGET_ROUND_SECONDS = 0.1
+TARGET_ROUND_SHARE = 0.1
 LARGEST_BATCHES_PER_STEP = 1 << 20
 # Where a call of a fixed number of batches takes a larger share of the budget, it gets fewer.
 LONGEST_ROUND_SHARE = 0.2
@@ -74,19 +78,18 @@ class Rounds:
     disturbance: Disturbance = field(default_factory=lambda: Disturbance(None))
     canaries: List[float] = field(default_factory=list)
     stopped_by: str = ""
-    canary_seconds: float = 0.0
+    #: Seconds spent between the rounds: on canaries and on reading what others take.
+    between: float = 0.0
 
     def before_round(self, seconds: List[float]) -> None:
         """End the rounds when the rule says so, given those so far; else time the canary."""
-        self.disturbance.read()
-        self.stopped_by = stop_reason(
-            seconds, self.limits, self.canary_seconds, self.disturbance.clean
-        )
+        self.between += timed(self.disturbance.read, self.clock)
+        self.stopped_by = stop_reason(seconds, self.limits, self.between, self.disturbance.clean)
         if self.stopped_by:
             raise EnoughRounds
         if self.canary is not None:
             self.canaries.append(timed(self.canary, self.clock))
-            self.canary_seconds += self.canaries[-1]
+            self.between += self.canaries[-1]
 
 
 def timed(work: Callable[[], object], clock: Clock) -> float:
@@ -115,15 +118,15 @@ def timed_call(step: Step, clock: Clock) -> float:
 def stop_reason(
     seconds: List[float],
     limits: Limits,
-    canary_seconds: float = 0.0,
+    between: float = 0.0,
     clean_of: Callable[[List[float]], List[float]] = list,
 ) -> str:
     """Return why no further round is wanted, or ''.
 
     The reasons are 'steps', 'end', 'precision', 'budget' and, where the budget was stretched
     and others still disturbed too many rounds, 'disturbed'. ``clean_of`` leaves disturbed rounds
-    out. Canaries count towards the budget. With many rounds the rule looks only at every twentieth
-    part of them, because looking costs more the more there are.
+    out. The seconds ``between`` rounds count towards the budget. With many rounds the rule looks
+    only at every twentieth part of them, because looking costs more the more there are.
     """
     if limits.most is not None and len(seconds) >= max(1, limits.most):
         return "end"
@@ -131,7 +134,7 @@ def stop_reason(
         return "steps" if len(seconds) >= limits.steps else ""
     if len(seconds) % max(1, len(seconds) // 20):
         return ""
-    spent = math.fsum(seconds) + canary_seconds
+    spent = math.fsum(seconds) + between
     over = len(seconds) >= LEAST_ROUNDS and spent >= limits.budget
     if not over and len(seconds) < LEAST_ROUNDS_FOR_PRECISION:
         return ""
@@ -140,7 +143,7 @@ def stop_reason(
         return "precision"
     if over and is_enough(clean, len(seconds), limits.budget):
         return "budget"
-    return "disturbed" if spent >= STRETCH * limits.budget else ""
+    return "disturbed" if spent >= longest(limits.budget) else ""
 
 
 def first_calls(
@@ -170,6 +173,11 @@ class Calibrated:
 
     seconds: List[float] = field(default_factory=list)
     batches: int = 0
+
+
+def target_seconds(budget: float) -> float:
+    """Return how long a round should take; a short budget has shorter ones, and so is kept."""
+    return min(TARGET_ROUND_SECONDS, TARGET_ROUND_SHARE * budget)
 
 
 def calibrate(

@@ -7,6 +7,7 @@ import fcntl
 import json
 import math
 import os
+import time
 from pathlib import Path
 from typing import Any, BinaryIO, Dict, List, Optional
 
@@ -17,6 +18,8 @@ from ipubench.fixtures.machine.files import write_atomically
 #: Bytes of a journal, and of one of its lines: a case with a million rounds has fewer.
 MOST_JOURNAL = 1 << 30
 MOST_LINE = 64 << 20
+#: A power failure takes the lines of this many seconds at most; no other end takes one.
+SYNC_SECONDS = 1.0
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -41,13 +44,14 @@ def storable(value: Any) -> Any:
 
 
 class JsonLinesFile:
-    """An append-only file of JSON lines; each is on disk when the call returns."""
+    """An append-only file of JSON lines; a process that is killed loses none of them."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         # A test may change the working directory while its case is recorded.
         self._absolute = path.absolute()
         self._claim: Optional[BinaryIO] = None
+        self._synced = -math.inf
 
     def claim(self) -> bool:
         """Make the file this run's for as long as its process lives; False: another run has it."""
@@ -82,10 +86,17 @@ class JsonLinesFile:
                 # A full disk takes a part of it and says so, and fails at the next part.
                 while text:
                     text = text[file.write(text) or 0 :]
-                os.fsync(file.fileno())
+                self._sync(file.fileno())
             except BaseException:
                 file.truncate(end)
                 raise
+
+    def _sync(self, descriptor: int) -> None:
+        """Put the file on the disk, unless that was done a moment ago: it takes milliseconds."""
+        now = time.monotonic()
+        if now - self._synced >= SYNC_SECONDS:
+            os.fsync(descriptor)
+            self._synced = now
 
     def drop_half_line(self) -> None:
         """Cut a last line without its end, so that the next line starts on one of its own."""

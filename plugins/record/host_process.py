@@ -18,7 +18,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from ipubench.fixtures.case.errors import some_of
 from ipubench.fixtures.case.untrusted import printable
-from ipubench.fixtures.machine.memory import forget_peak, peak
+from ipubench.fixtures.machine.memory import peak, reset_peak
 from ipubench.fixtures.machine.packages import version_of
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
@@ -59,7 +59,7 @@ class PeakMemory:
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).malloc_trim(0)
         try:
-            forget_peak()
+            reset_peak()
         except OSError:
             self.since = "process start"
 

@@ -22,11 +22,14 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from pytest_benchmark.stats import Stats
 
 from ipubench.fixtures.case.untrusted import has_fields
+from ipubench.fixtures.machine.frames import left_out
 from ipubench.fixtures.runtimes.call import a_loop_runs, is_coroutine
 from ipubench.plugins.record.record import NAMESPACE
 
 if TYPE_CHECKING:
     from ipubench.fixtures.runtimes.loop import InLoop
+
+__tracebackhide__ = left_out
 
 # pytest-benchmark has no types.
 call: Callable[..., Any] = BenchmarkFixture.__call__
@@ -133,7 +136,7 @@ class Recorded(BenchmarkFixture):
         if self._mode:
             return run()
         use = partial(self._use, self._itself, run)
-        return use() if in_loop is None else in_loop.beside(use)
+        return use() if in_loop is None else in_loop.run_in_thread(use)
 
     def _one_by_one(self, args: Any, named: Dict[str, Any]) -> Tuple[Any, Dict[str, Any]]:
         """Return arguments of ``pedantic`` with which it makes few calls, each by ``each``."""

@@ -33,12 +33,16 @@ NARROWEST = 12
 LARGEST = 10.0  # 1000%: ten times more is another order of magnitude, not a tolerance
 NUMBER = r"([0-9]{1,9}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})"
 #: Hours, minutes and seconds in this order, each of which may be missing; or seconds alone.
-DURATION = re.compile(rf"(?:{NUMBER} ?h ?)?(?:{NUMBER} ?min ?)?(?:{NUMBER} ?s)?|{NUMBER}")
-UNITS = (3600.0, 60.0, 1.0, 1.0)
+HOURS, MINUTES, SECONDS = "h(?:ours?|rs?)?", "m(?:in(?:ute)?s?)?", "s(?:ec(?:ond)?s?)?"
+DURATION = re.compile(
+    rf"(?:{NUMBER} ?{HOURS} ?)?(?:{NUMBER} ?{MINUTES} ?)?(?:{NUMBER} ?{SECONDS})?"
+    rf"|{NUMBER} ?ms|{NUMBER}"
+)
+UNITS = (3600.0, 60.0, 1.0, 1e-3, 1.0)
 # Of a file's name:
 LONGEST_NAME = 200  # characters; a file's name has at most 255, and options of a run are added
 DIGITS, DIGITS_OF_CUT = 6, 12  # of the digest; many long names begin alike
-PERCENTAGE = re.compile(r"([0-9]{1,4}(\.[0-9]{0,6})?|\.[0-9]{1,6})\s?%")
+PERCENTAGE = re.compile(r"([0-9]{1,4}(\.[0-9]{0,6})?|\.[0-9]{1,6})\s?%?")
 
 
 def short_number(value: float) -> str:
@@ -50,6 +54,26 @@ def short_number(value: float) -> str:
     rounded = float(f"{value:.4g}")
     decimals = 3 - math.floor(math.log10(abs(rounded)))
     return f"{rounded:,.{max(0, decimals)}f}"
+
+
+def rate_text(value: float) -> str:
+    """Return an amount per second as people read it: 98.76, 12,340, 1.235 M or 2 G."""
+    for prefix, size in (("G", 1e9), ("M", 1e6)):
+        if math.isfinite(value) and abs(value) >= size:
+            return f"{value / size:.4g} {prefix}"
+    return short_number(value)
+
+
+def time_text(seconds: float) -> str:
+    """Return a time with three digits in a unit that suits it: 220 ns, 15.7 µs, 2.31 ms, 1.2 s."""
+    if not math.isfinite(seconds):
+        return "-"
+    if seconds >= 999.5:
+        return f"{short_number(seconds)} s"
+    for unit, length in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= 0.9995 * length:
+            return f"{seconds / length:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
 
 
 def percent(value: float, digits: int = 1, sign: bool = False) -> str:
@@ -152,7 +176,7 @@ def whole_number(minimum: int) -> Callable[[str], int]:
 
 
 def duration(text: str) -> float:
-    """Return the seconds of a duration such as 30s, 2min, 1.5h or 1h30min, as an argparse type.
+    """Return the seconds of a duration such as 5ms, 30s, 2min or 1h30min, as an argparse type.
 
     A number alone is seconds.
     """
@@ -185,8 +209,16 @@ def finite_number(text: str) -> Optional[float]:
 
 
 def fraction(text: str) -> float:
-    """Return the fraction that a percentage stands for. Raises ValueError that says the form."""
+    """Return the fraction that a percentage stands for: 0.05 for 5% and for 5.
+
+    Raises ValueError if it is none; a number below 1 without the sign may mean either.
+    """
     value = float(text.rstrip("% \t")) / 100 if PERCENTAGE.fullmatch(text.strip()) else math.nan
+    if "%" not in text and 0 < value < 0.01:
+        raise ValueError(
+            f"{shortened(text)} is a fraction or a percentage: write {1e4 * value:g}% or "
+            f"{100 * value:g}%"
+        )
     if not 0 < value <= LARGEST:
         raise ValueError(
             f"{shortened(text)} is not a percentage above 0% and up to 1000%, such as 3%"

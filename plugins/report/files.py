@@ -8,7 +8,7 @@ import traceback
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List
 
-from ipubench.fixtures.machine.files import check_files_can_be_made, write_atomically
+from ipubench.fixtures.machine.files import check_folder_writable, write_atomically
 from ipubench.plugins.baseline import store
 from ipubench.plugins.baseline.entries import complete
 from ipubench.plugins.baseline.exports import (
@@ -26,6 +26,8 @@ from ipubench.plugins.report.page import page
 from ipubench.plugins.web.templates import is_installed
 
 NO_LIBRARIES = "reports need jinja2 and plotly: pip install 'ipubench[report]'"
+#: Whoever gives a name with one of these wants a file.
+FILE_SUFFIXES = (".html", ".htm", ".md", ".csv", ".json")
 
 
 class ReportError(Exception):
@@ -36,9 +38,14 @@ def check(folder: Path) -> None:
     """Make the folder and see whether files can be written there. Raises ReportError."""
     if not is_installed():
         raise ReportError(NO_LIBRARIES)
+    if folder.suffix in FILE_SUFFIXES and not folder.is_dir():
+        raise ReportError(
+            f"{folder}: a report is a folder of several files; name a folder, such as "
+            f"{folder.with_suffix('')}"
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        check_files_can_be_made(folder)
+        check_folder_writable(folder)
     except OSError as error:
         raise ReportError(
             f"{folder}: a report cannot be written there ({error.strerror or error}); name another "

@@ -9,28 +9,25 @@ from typing import Any, Dict
 import pytest
 from pytest import ExitCode
 
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.files import check_writable, user_path
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.baseline.runs import facts_of
 from ipubench.plugins.command_line.words import is_worker, only_lists
-from ipubench.plugins.compare.baseline_plugin import comparison_key, missing_cases
+from ipubench.plugins.compare.baseline_plugin import missing_cases
 from ipubench.plugins.gate.shown_throughput import shown_throughput
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.report.files import ReportError, append_summary, check, write
 from ipubench.plugins.report.terminal import compared_with, judged_by
 from ipubench.plugins.run.journal import command_line, shown_command
-from ipubench.plugins.run.results import Run, run_key
-from ipubench.plugins.run.time_spent import spent_key
-
-started_key = pytest.StashKey[float]()
+from ipubench.plugins.state import Run
 
 
 def check_places(config: pytest.Config) -> None:
     """Refuse a place that cannot be written before anything is measured."""
-    config.stash[started_key] = time.time()
     if only_lists(config) or is_worker(config):
         return
-    folder, document = config.option.report, config.option.benchmark_json
+    folder, document = options_of(config).report, config.option.benchmark_json
     try:
         if folder is not None:
             check(user_path(folder))
@@ -46,11 +43,10 @@ def check_places(config: pytest.Config) -> None:
         ) from None
 
 
-def add_junit_properties(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+def add_junit_properties(run: Run, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
     """Give a case's figures to --junitxml, as properties of its test case."""
-    run = item.config.stash.get(run_key, None)
     # JUnit takes the properties that the last phase reports.
-    if run is not None and call.when == "teardown" and item.nodeid in run.results.benchmarks:
+    if call.when == "teardown" and item.nodeid in run.results.benchmarks:
         verdict = run.results.verdicts.get(item.nodeid, {})
         throughput = shown_throughput(run.results.whole(item.nodeid), verdict)
         item.user_properties += [
@@ -64,20 +60,21 @@ def add_junit_properties(item: pytest.Item, call: pytest.CallInfo[None]) -> None
         ]
 
 
-# Registered after plugins/compare/baseline_plugin.py, so the verdicts of the session are known.
-def write_reports(session: pytest.Session) -> int:
-    """Say in the journal how the run ended; write the report asked for, however it ended."""
-    run = session.config.stash.get(run_key, None)
-    if run is None:
-        return ExitCode.OK
-    run.add(_end_of(session))
-    folder = session.config.option.report
+def write_reports(run: Run, ended: int) -> None:
+    """Say in the journal how the run ended; write the report asked for, however it ended.
+
+    ``ended``: its exit code, but for what goes wrong here.
+    """
+    if run.journal is None:
+        return
+    run.add(_end_of(run, ended))
+    folder = options_of(run.config).report
     if folder is None:
-        return ExitCode.OK
+        return
     if not run.results.worth_a_report:
         run.closing.append(f"no report was written to {folder}: no case was measured")
-        return ExitCode.OK
-    report = report_of(session.config, run)
+        return
+    report = report_of(run)
     problems = []
     try:
         names = write(report, user_path(folder))
@@ -89,32 +86,30 @@ def write_reports(session: pytest.Session) -> int:
     except ReportError as error:
         problems.append(str(error))
     run.closing += problems
-    return ExitCode.USAGE_ERROR if problems else ExitCode.OK
+    run.problems.append(ExitCode.USAGE_ERROR if problems else ExitCode.OK)
 
 
-def _end_of(session: pytest.Session) -> Dict[str, Any]:
+def _end_of(run: Run, ended: int) -> Dict[str, Any]:
     """Return the journal line on how the run ended."""
-    config = session.config
     return {
         "type": "end",
-        "exit_code": int(session.exitstatus),
+        "exit_code": int(ended),
         "time": time.time(),
-        "baseline": compared_with(config),
-        "gate": judged_by(config),
-        "missing": missing_cases(config),
-        "spent": config.stash[spent_key].of_run(),
-        "closing": list(config.stash[run_key].closing),
+        "baseline": compared_with(run),
+        "gate": judged_by(run.policy),
+        "missing": missing_cases(run),
+        "spent": run.spent.of_run(),
+        "closing": list(run.closing),
     }
 
 
-def report_of(config: pytest.Config, run: Run) -> Report:
+def report_of(run: Run) -> Report:
     """Return what a report says of this run, which has ended."""
-    results = run.results
+    config, results = run.config, run.results
     benchmarks = list(map(results.whole, results.benchmarks))
-    facts = facts_of(results, run.journal.path.name, shown_command(command_line(config)))
-    facts.started = config.stash.get(started_key, None)
+    facts = facts_of(results, run.path.name, shown_command(command_line(config)))
+    facts.started = run.started
     report = Report.of(pytest_benchmark_adapter.document(config, benchmarks), [facts])
-    comparison = config.stash.get(comparison_key, None)
-    if comparison is not None:
-        report.keep_compared(comparison.find)
+    if run.baseline is not None:
+        report.keep_compared(run.baseline.find)
     return report

@@ -20,30 +20,33 @@ from ipubench.plugins.record.text import (
     cut_middle,
     name_of_test,
     percent,
+    rate_text,
     share_text,
-    short_number,
+    time_text,
     told_apart,
     without_identifier,
 )
 
 HEADINGS = (
     "case",
+    "before",
     "throughput",
     "instr",
     "engine",
     "±",
-    "p50 ms",
-    "p99 ms",
+    "p50",
+    "p99",
     "compile s",
     "peak",
     "verdict",
     "change",
     "interval",
 )
+NEEDED = ("case",)
 VERDICT, CHANGE = HEADINGS.index("verdict"), HEADINGS.index("change")
 # Left out in this order on a terminal that is too narrow: the interval and the verdict as soon as a
 # name would be cut, the others only where less than this would be left of it.
-FOR_ROOM = ("compile s", "peak", "p99 ms", "p50 ms", "±", "engine")
+FOR_ROOM = ("compile s", "peak", "p99", "p50", "before", "±", "engine")
 NARROWEST_NAME = 24
 SHORTEST_NAME = 12
 # In the column of changes, for want of a column of verdicts.
@@ -79,11 +82,16 @@ def table_rows(
     headings = told_apart({function: name_of_test(function) for function, _ in groups})
     rows = []
     for (function, unit), members in ordered:
-        rows.append(Row((f"{headings[function]} ({unit})",)))
+        heading = f"{headings[function]} ({unit})"
         names = told_apart({one["fullname"]: record_of(one)["name"] for one in members})
+        if [*names.values()] == [headings[function]]:  # its only row would repeat it
+            (only,) = members
+            rows.append(_row(heading, only, verdicts.get(only["fullname"])))
+            continue
+        rows.append(Row((heading,)))
         for one in sorted(members, key=worst):
             nodeid = one["fullname"]
-            rows.append(_row(names[nodeid], one, verdicts.get(nodeid)))
+            rows.append(_row(f"  {names[nodeid]}", one, verdicts.get(nodeid)))
     return rows
 
 
@@ -92,15 +100,16 @@ def _row(name: str, benchmark: Dict[str, Any], verdict: Any) -> Row:
     latency, rate = record["latency"], shown_throughput(benchmark, verdict)
     share = shown_compute(benchmark, rate)["share"]
     kind, timed = "" if verdict is None else str(verdict["kind"]), is_timed(record)
-    change = None if verdict is None else verdict.get("change")
+    before, change = (None if verdict is None else verdict.get(key) for key in ("before", "change"))
     cells = (
-        f"  {name}",
-        short_number(rate["median"]) if timed else "-",
+        name,
+        "-" if before is None else rate_text(before),
+        rate_text(rate["median"]) if timed else "-",
         instructions_text(record.get(INSTRUCTIONS), verdict),
         ran_by(record) or "-",
         share_text(rate["spread"]) or "-",
-        short_number(latency["p50_ms"]) if timed else "-",
-        short_number(latency["p99_ms"]) if timed else "-",
+        time_text(latency["p50_ms"] / 1000) if timed else "-",
+        time_text(latency["p99_ms"] / 1000) if timed else "-",
         compile_text(record) or "-",
         "-" if share is None else percent(share, 0),
         kind or "-",
@@ -125,7 +134,7 @@ def layout(rows: Sequence[Row], width: int) -> List[Row]:
         shown = [
             index
             for index, (heading, *cells) in enumerate(zip(*full))
-            if heading not in left_out and (index < 1 or set(cells) != {"-"})
+            if heading not in left_out and (heading in NEEDED or set(cells) != {"-"})
         ]
         rooms = {gap: width - 1 - sum(widths[i] + gap for i in shown[1:]) for gap in GAPS}
         gap = next((gap for gap in GAPS if rooms[gap] >= widths[0]), 0)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Tuple
-
-import pytest
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from ipubench.fixtures.case.errors import counted, some_of
 from ipubench.fixtures.case.untrusted import NUMBER, has_fields
+from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.baseline.rows import CHANGED, change_text, own_noise, reasons_of
 from ipubench.plugins.baseline.store import path_text
 from ipubench.plugins.command_line.words import all_words
-from ipubench.plugins.compare.against_plugin import against_key
-from ipubench.plugins.compare.baseline_plugin import comparison_key, missing_cases
-from ipubench.plugins.compare.policy import policy_of
+from ipubench.plugins.compare.baseline_plugin import missing_cases
+from ipubench.plugins.gate.policy_file import Policy
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.record import (
     ITSELF,
@@ -32,8 +30,9 @@ from ipubench.plugins.record.verdict import COMPARED, MISSING, PASS, REGRESSED
 from ipubench.plugins.report import published
 from ipubench.plugins.report.profiles import one_line
 from ipubench.plugins.report.table import Row, layout, table_rows
-from ipubench.plugins.run.results import Run, run_key
-from ipubench.plugins.run.time_spent import spent_key, time_in_words
+from ipubench.plugins.run.results import Recording
+from ipubench.plugins.run.time_spent import time_in_words
+from ipubench.plugins.state import Run
 
 LARGEST_PRECISE_SPREAD = 0.05
 #: Where a batch within a round takes less of the time of a call of one batch, the rest is the call.
@@ -55,24 +54,24 @@ COLOURS: Dict[str, Dict[str, bool]] = {
 }
 
 
-def write_summary(terminalreporter: Any, config: pytest.Config) -> None:
+def write_summary(terminalreporter: Any, run: Run) -> None:
     """Write the table and everything that a number alone does not say; with -qq the verdicts.
 
     Ours is the table that people read, unless the user asked for something of pytest-benchmark's.
     """
+    config = run.config
     asked = any(word.startswith(TABLE_OPTIONS) for word in all_words(config))
     if not asked and not pytest_benchmark_adapter.unrecorded(config):
         pytest_benchmark_adapter.hide_table(config)
-    run = config.stash.get(run_key, None)
-    if run is None:
+    if run.journal is None:
         return
     terse = config.getoption("verbose", 0) <= -2
     lines = [] if terse else summary(run, terminalreporter._tw.fullwidth)
-    lines += gate_lines(config, run)
+    lines += gate_lines(run)
     lines += [Row((line,)) for line in run.closing]
     if run.results.benchmarks and not terse:
         width = terminalreporter._tw.fullwidth
-        lines += [Row((line,)) for line in time_in_words(config.stash[spent_key], width)]
+        lines += [Row((line,)) for line in time_in_words(run.spent, width)]
     if lines and not terse:
         terminalreporter.section("benchmarks")
     for line in lines:
@@ -80,7 +79,7 @@ def write_summary(terminalreporter: Any, config: pytest.Config) -> None:
         terminalreporter.write_line(line.cells[0], **COLOURS.get(line.kind, {}))
 
 
-def summary(run: Run, width: int) -> List[Row]:
+def summary(run: Recording, width: int) -> List[Row]:
     """Return the table of all measured cases as lines, and notes on them."""
     benchmarks = list(map(run.results.whole, run.results.benchmarks))
     table = layout(table_rows(benchmarks, run.results.verdicts), width)
@@ -88,13 +87,13 @@ def summary(run: Run, width: int) -> List[Row]:
     return table + [Row((note,)) for note in notes]
 
 
-def _names(run: Run) -> Dict[str, str]:
+def _names(run: Recording) -> Dict[str, str]:
     """Return what each measured case is called where its function is not said."""
     measured = run.results.benchmarks.items()
     return told_apart({nodeid: record_of(benchmark)["name"] for nodeid, benchmark in measured})
 
 
-def _notes(run: Run) -> List[str]:
+def _notes(run: Recording) -> List[str]:
     names, benchmarks = _names(run), run.results.benchmarks
     rounds = list(map(rounds_of, benchmarks.values()))
     records = [{**record_of(benchmarks[nodeid]), "name": names[nodeid]} for nodeid in benchmarks]
@@ -269,18 +268,18 @@ def _shortened(records: List[Dict[str, Any]]) -> List[str]:
     return [f"{which}: a round has {what} of the work that is configured, as it takes long here"]
 
 
-def gate_lines(config: pytest.Config, run: Run) -> List[Row]:
+def gate_lines(run: Run) -> List[Row]:
     """Return the verdicts: how many of each kind, and by name every case that did not pass."""
-    against = compared_with(config)
+    against = compared_with(run)
     if not against:
         return []
     verdicts = dict(run.results.verdicts)
-    verdicts.update({nodeid: {"kind": MISSING} for nodeid in missing_cases(config)})
+    verdicts.update({nodeid: {"kind": MISSING} for nodeid in missing_cases(run)})
     by_kind: Dict[str, List[str]] = {}
     for nodeid, verdict in verdicts.items():
         by_kind.setdefault(verdict["kind"], []).append(nodeid)
     counts = ", ".join(f"{len(names)} {kind}" for kind, names in sorted(by_kind.items()))
-    text = f"against {against} ({judged_by(config)}): {counts or 'nothing to compare'}"
+    text = f"against {against} ({judged_by(run.policy)}): {counts or 'nothing to compare'}"
     lines = [Row(("",)), Row((text,))]
     for kind in CHANGED:
         found = {nodeid: verdict_text(verdicts[nodeid]) for nodeid in by_kind.get(kind, ())}
@@ -295,8 +294,7 @@ def gate_lines(config: pytest.Config, run: Run) -> List[Row]:
         lines.append(Row((f"  {sum(map(bool, passed))} {PASS} with other facts: {texts}",)))
     noisy = own_noise((names.get(nodeid, nodeid), found) for nodeid, found in verdicts.items())
     lines += [Row((f"  {noisy}",))] if noisy else []
-    comparison = config.stash.get(comparison_key, None)
-    stored = set() if comparison is None else set(comparison.stored)
+    stored = set() if run.baseline is None else set(run.baseline.stored)
     known = {*run.results.benchmarks, *run.results.outcomes, *verdicts}
     missed = stored - {run.nodeids.get(name, name) for name in known}
     ordered = {run.nodeids.get(name, name) for name in run.order}
@@ -307,7 +305,7 @@ def gate_lines(config: pytest.Config, run: Run) -> List[Row]:
         if left:
             cases = counted(len(left), "case of the baseline was", "cases of the baseline were")
             lines.append(Row((f"  {cases} {why}",)))
-    if policy_of(config) is not None and not set(by_kind) & set(COMPARED):
+    if run.policy is not None and not set(by_kind) & set(COMPARED):
         lines.append(Row(("  nothing was compared, so the gate says nothing",)))
     return lines
 
@@ -335,17 +333,15 @@ def _named(found: Dict[str, str]) -> List[str]:
     return lines
 
 
-def compared_with(config: pytest.Config) -> str:
+def compared_with(run: Run) -> str:
     """Return the baseline, or the other side; '' where nothing is compared."""
-    comparison = config.stash.get(comparison_key, None)
-    if comparison is not None:
-        return path_text(comparison.path, config.rootpath)
-    return str(config.option.against) if against_key in config.stash else ""
+    if run.baseline is not None:
+        return path_text(run.baseline.path, run.config.rootpath)
+    return str(options_of(run.config).against) if run.against is not None else ""
 
 
-def judged_by(config: pytest.Config) -> str:
+def judged_by(policy: Optional[Policy]) -> str:
     """Return what judges the run: the gate, a policy, or nothing."""
-    policy = policy_of(config)
     if policy is None:
         return "no gate"
     return f"gate {policy.gate}" if any(policy.gate) else policy.name

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import os
 import time
-from typing import Any, Dict, Iterator, Optional, Tuple
+from typing import Any, ContextManager, Dict, Iterator, List, Optional, Tuple
 
 import pytest
 
-from ipubench.fixtures.devices import INHERIT_VARIABLE
+from ipubench.fixtures import devices
+from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.command_line.words import is_worker
 from ipubench.plugins.record.text import duration_text
-from ipubench.plugins.run.results import run_key
 
 #: Rounds get this share of the time that is left to a test, less what a case takes beside them:
 #: other programs may stretch them three times (plugins/measure/disturbance.py), after a warm-up.
@@ -31,99 +30,91 @@ RERUNS, MARKER = "rerunfailures", "flaky"
 #: The fixture that waits for a device which another run has.
 DEVICE = "ipubench_device"
 
-#: The timer of pytest-timeout that runs: its test and its settings.
-timer_key = pytest.StashKey[Tuple[pytest.Item, Any]]()
-#: The timeout of the current test and when it began, of pytest-timeout and of faulthandler.
-timeouts_key = pytest.StashKey[Dict[str, Tuple[float, float]]]()
+#: The timeouts of a test.
 TIMEOUT, FAULTHANDLER = "timeout", "faulthandler"
-#: Whether a run has started this process.
-started_key = pytest.StashKey[bool]()
 
 
-def note_parent(config: pytest.Config) -> None:
-    """Note whether a run has started this process, which a worker's own variables would hide."""
-    inherits = INHERIT_VARIABLE in os.environ and not is_worker(config)
-    config.stash[started_key] = inherits or config.option.instance is not None
-    config.stash[timeouts_key] = {}
+class Bounds:
+    """The bounds of the test that runs, and what lifts them."""
 
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        #: Whether a run has started this process, which a worker's own variables would hide.
+        inherits = devices.borrows() and not is_worker(config)
+        self.started = inherits or options_of(config).instance is not None
+        #: The timer of pytest-timeout that runs: its test and its settings.
+        self.timer: Optional[Tuple[pytest.Item, Any]] = None
+        #: The timeout of the test and when it began, of pytest-timeout and of faulthandler.
+        self.timeouts: Dict[str, Tuple[float, float]] = {}
 
-def set_timer(item: pytest.Item, settings: Any) -> Optional[bool]:
-    """Note the timer; in a process that a run has started, set none."""
-    if item.config.stash[started_key]:
-        return True
-    item.config.stash[timer_key] = (item, settings)
-    item.config.stash[timeouts_key][TIMEOUT] = (settings.timeout, time.monotonic())
-    return None
+    def set_timer(self, item: pytest.Item, settings: Any) -> Optional[bool]:
+        """Note the timer of pytest-timeout; in a process that a run has started, set none."""
+        if self.started:
+            return True
+        self.timer = (item, settings)
+        self.timeouts[TIMEOUT] = (settings.timeout, time.monotonic())
+        return None
 
+    def cancel_timer(self) -> None:
+        """Note that there is no timer any more."""
+        self.timer = None
+        self.timeouts.pop(TIMEOUT, None)
 
-def cancel_timer(item: pytest.Item) -> None:
-    """Note that there is no timer any more."""
-    if timer_key in item.config.stash:
-        del item.config.stash[timer_key]
-        del item.config.stash[timeouts_key][TIMEOUT]
+    def begin(self, item: pytest.Item) -> None:
+        """In a process that a run has started, lift pytest's own bound, and run no test twice."""
+        if self.started:
+            self._cancel_faulthandler()
+            run_once(item)
+        elif self.config.pluginmanager.hasplugin(FAULTHANDLER):
+            timeout = float(self.config.getini("faulthandler_timeout") or 0.0)
+            if timeout > 0:
+                self.timeouts[FAULTHANDLER] = (timeout, time.monotonic())
 
+    def _cancel_faulthandler(self) -> None:
+        faulthandler.cancel_dump_traceback_later()
+        self.timeouts.pop(FAULTHANDLER, None)
 
-@contextlib.contextmanager
-def waiting_for_device(fixture: str, config: pytest.Config) -> Iterator[None]:
-    """Let the first test wait for the device."""
-    with unbounded(config) if fixture == DEVICE else contextlib.nullcontext():
-        yield
+    def budget(self, closing: List[str]) -> float:
+        """Return the budget of a case, less if its test's timeout has no room for it.
 
+        ``closing`` gets a line that says so.
+        """
+        budget = float(options_of(self.config).budget)
+        now = time.monotonic()
+        for timeout, started in self.timeouts.values():
+            fitting = fitting_budget(timeout - (now - started))
+            if fitting < budget:
+                budget = fitting
+                line = (
+                    f"cases with a timeout of {duration_text(timeout)} had less time for their "
+                    "rounds than --budget: other programs may stretch rounds three times"
+                )
+                if line not in closing:
+                    closing.append(line)
+        return budget
 
-def lift_bounds(item: pytest.Item) -> None:
-    """In a process that a run has started, lift pytest's own bound, and run no test twice."""
-    config = item.config
-    if config.stash[started_key]:
-        _cancel_faulthandler(config)
-        run_once(item)
-    elif config.pluginmanager.hasplugin(FAULTHANDLER):
-        timeout = float(config.getini("faulthandler_timeout") or 0.0)
-        if timeout > 0:
-            config.stash[timeouts_key][FAULTHANDLER] = (timeout, time.monotonic())
+    @contextlib.contextmanager
+    def lifted(self) -> Iterator[None]:
+        """Let what happens inside take its time: it is not the test's own."""
+        self._cancel_faulthandler()
+        if self.timer is None:
+            yield
+            return
+        item, settings = self.timer
+        self.config.hook.pytest_timeout_cancel_timer(item=item)
+        try:
+            yield
+        finally:
+            self.config.hook.pytest_timeout_set_timer(item=item, settings=settings)
 
-
-def _cancel_faulthandler(config: pytest.Config) -> None:
-    faulthandler.cancel_dump_traceback_later()
-    config.stash[timeouts_key].pop(FAULTHANDLER, None)
-
-
-def budget_within_timeout(config: pytest.Config) -> float:
-    """Return the budget of a case, less where its test's timeout has no room for it."""
-    budget = float(config.option.budget)
-    now = time.monotonic()
-    for timeout, started in config.stash[timeouts_key].values():
-        fitting = fitting_budget(timeout - (now - started))
-        if fitting < budget:
-            budget = fitting
-            line = (
-                f"cases with a timeout of {duration_text(timeout)} had less time for their rounds "
-                "than --budget: other programs may stretch rounds three times"
-            )
-            run = config.stash[run_key]
-            if line not in run.closing:
-                run.closing.append(line)
-    return budget
+    def lifted_for(self, fixture: str) -> ContextManager[None]:
+        """Let the first test wait for the device."""
+        return self.lifted() if fixture == DEVICE else contextlib.nullcontext()
 
 
 def fitting_budget(left: float) -> float:
     """Return the largest budget for which a test has time that has ``left`` seconds."""
     return max(LEAST_BUDGET, SHARE * (left - BESIDE_SECONDS))
-
-
-@contextlib.contextmanager
-def unbounded(config: pytest.Config) -> Iterator[None]:
-    """Let what happens inside take its time: it is not the test's own."""
-    _cancel_faulthandler(config)
-    timer = config.stash.get(timer_key, None)
-    if timer is None:
-        yield
-        return
-    item, settings = timer
-    config.hook.pytest_timeout_cancel_timer(item=item)
-    try:
-        yield
-    finally:
-        config.hook.pytest_timeout_set_timer(item=item, settings=settings)
 
 
 def run_once(item: pytest.Item) -> None:

@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+import signal
+
 from pytest import ExitCode
 
+from ipubench.plugins.run.results import Recording
 
-def exit_code(ended: int, *problems: int) -> int:
-    """Return pytest's own code, else that of the first problem, else 0."""
-    return next((int(code) for code in (ended, *problems) if code), int(ExitCode.OK))
+EXIT_TERMINATED = 128 + signal.SIGTERM
+
+
+def exit_code(run: Recording, ended: int) -> int:
+    """Return pytest's own code, ``ended``, else that of the first problem, else 0.
+
+    A resumed run with nothing left to do has succeeded.
+    """
+    if run.terminated:
+        return EXIT_TERMINATED
+    if run.results.resumed and ended == ExitCode.NO_TESTS_COLLECTED:
+        ended = ExitCode.OK
+    if run.enough and ended == ExitCode.INTERRUPTED:
+        ended = ExitCode.TESTS_FAILED
+    lost = ExitCode.TESTS_FAILED if run.broken else ExitCode.OK
+    return next((int(code) for code in (ended, lost, *run.problems) if code), int(ExitCode.OK))

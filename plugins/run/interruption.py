@@ -16,10 +16,10 @@ from typing import Any, Optional
 
 import pytest
 
+from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.command_line.words import is_worker, measures
-from ipubench.plugins.run.results import run_key
+from ipubench.plugins.run.results import Recording
 
-EXIT_TERMINATED = 128 + signal.SIGTERM
 #: coreutils' timeout sends the signal to the process and then to its group: that is one request.
 SECONDS_OF_ONE = 1.0
 
@@ -52,41 +52,30 @@ class Sigterm:
             self.session.shouldstop = "SIGTERM"
             raise Terminated("SIGTERM")
 
-    def leave(self) -> None:
-        """Restore the handler before this one, and set the exit code."""
-        signal.signal(signal.SIGTERM, self._before)
-        # Not earlier: what writes files at the end asks the exit code whether the run is whole.
+    def raise_again(self) -> None:
+        """End a case that has caught it as one that has not: it has neither passed nor failed."""
         if self.arrived is not None:
-            self.session.exitstatus = EXIT_TERMINATED
+            raise Terminated("SIGTERM")
+
+    def leave(self) -> bool:
+        """Restore the handler before this one; return whether SIGTERM has arrived."""
+        signal.signal(signal.SIGTERM, self._before)
+        return self.arrived is not None
 
 
-sigterm_key = pytest.StashKey[Sigterm]()
-
-
-def handle_sigterm(session: pytest.Session) -> None:
+def handle_sigterm(session: pytest.Session) -> Optional[Sigterm]:
     """Answer SIGTERM in a session that measures; the end of an instance is its launcher's."""
     config = session.config
     alone = measures(config) and not is_worker(config)  # a worker ends with its controller
-    if alone and threading.current_thread() is threading.main_thread():
-        config.stash[sigterm_key] = Sigterm(session)
+    main = threading.current_thread() is threading.main_thread()
+    return Sigterm(session) if alone and main else None
 
 
-def end_case_that_caught(item: pytest.Item) -> None:
-    """End a case that has caught SIGTERM as one that has not: it has neither passed nor failed."""
-    handler = item.config.stash.get(sigterm_key, None)
-    if handler is not None and handler.arrived is not None:
-        raise Terminated("SIGTERM")
-
-
-def note_early_end(session: pytest.Session) -> None:
-    """Say what an early end left undone; from here on SIGTERM changes the exit code only."""
-    config = session.config
-    if sigterm_key in config.stash:
-        config.stash[sigterm_key].finishing = True
-    run = config.stash.get(run_key, None)
-    if run is None or session.exitstatus != pytest.ExitCode.INTERRUPTED:
+def note_early_end(run: Recording, ended: int) -> None:
+    """Say what an early end left undone."""
+    if run.journal is None or ended != pytest.ExitCode.INTERRUPTED:
         return
-    if config.option.baseline_save is not None:
+    if options_of(run.config).baseline_save is not None:
         run.closing.append("no baseline was written: the run was interrupted")
     if run.results.outcomes or run.results.running:  # else a file could not be collected
         done = [nodeid for nodeid in run.order if run.results.outcomes.get(nodeid) == "passed"]
@@ -94,9 +83,3 @@ def note_early_end(session: pytest.Session) -> None:
             f"interrupted with {len(done)} of {len(run.order)} cases done; the same command with "
             "--resume goes on"
         )
-
-
-def restore_sigterm(config: pytest.Config) -> None:
-    """Answer SIGTERM no longer."""
-    if sigterm_key in config.stash:
-        config.stash[sigterm_key].leave()

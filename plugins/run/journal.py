@@ -33,21 +33,20 @@ import re
 import shlex
 import time
 from pathlib import Path
-from typing import Any, List, Sequence, Tuple
+from typing import Any, Callable, List, Sequence, Tuple
 
 import pytest
-from pytest import ExitCode
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.masking import mask_text, mask_words
+from ipubench.fixtures.command_line import change_options, options_of
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import FILE, kind_of, numbered, user_path
 from ipubench.plugins.command_line.words import is_worker, measures, typed_words
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.files import JsonLinesFile, read_lines
 from ipubench.plugins.run import resume
-from ipubench.plugins.run.exit_code import exit_code
-from ipubench.plugins.run.results import Run, SessionResults, names_key, run_key
+from ipubench.plugins.run.results import Recording, SessionResults
 from ipubench.plugins.selection.selected import case_of
 
 FORMAT = 2
@@ -86,17 +85,17 @@ def journals(folder: Path) -> List[Path]:
     return sorted(found, key=age)
 
 
-def _new_run(config: pytest.Config, folder: Path) -> Run:
+def _begin_anew(run: Recording, folder: Path) -> None:
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     path = folder / f"run-{stamp}-{os.getpid()}.jsonl"
     # It is known before the file is there, which says nothing without it.
     first = {
         "type": "run",
         "format": FORMAT,
-        "command": command_line(config),
+        "command": command_line(run.config),
         "started": time.time(),
         "pid": os.getpid(),
-        "circumstances": resume.circumstances(config),
+        "circumstances": resume.circumstances(run),
     }
     # In containers that share the folder, processes of one number may start in one second.
     journal = next(journal for journal in map(JsonLinesFile, numbered(path)) if journal.create())
@@ -105,14 +104,19 @@ def _new_run(config: pytest.Config, folder: Path) -> Run:
     except BaseException:
         journal.path.unlink()
         raise
-    return Run(journal, SessionResults())
+    run.journal = journal
 
 
-def _resumed_run(config: pytest.Config, folder: Path, items: List[pytest.Item]) -> Run:
-    """Return the latest run with the same command line, or a new one that says why."""
+def _go_on(
+    run: Recording,
+    folder: Path,
+    items: Sequence[pytest.Item],
+    why_damaged: Callable[[SessionResults, str], str],
+) -> None:
+    """Go on with the latest run of this command line, or begin anew and say why."""
     why = f"nothing to resume in {folder} with this command line"
     for path in reversed(journals(folder)):
-        if not _is_this_run(config, path):
+        if not _is_this_run(run.config, path):
             continue
         journal = JsonLinesFile(path)
         try:
@@ -121,15 +125,14 @@ def _resumed_run(config: pytest.Config, folder: Path, items: List[pytest.Item]) 
             continue
         if is_free:
             lines = read_lines(path)
-            run = Run(journal, SessionResults.of(lines))
-            resume.go_on(config, run, lines, items)
-            return run
+            run.journal, run.results = journal, SessionResults.of(lines)
+            resume.go_on(run, lines, items, why_damaged)
+            return
         # An older run is not the one that is meant.
         why = f"nothing to resume, as the run of {path} still goes on"
         break
-    run = _new_run(config, folder)
+    _begin_anew(run, folder)
     run.note = f"{why}: a new run"
-    return run
 
 
 def _is_this_run(config: pytest.Config, path: Path) -> bool:
@@ -160,18 +163,23 @@ def _refuse_links(folder: Path) -> None:
             raise OSError(f"{path} is a link, which is not followed")
 
 
-def start(config: pytest.Config, items: List[pytest.Item]) -> List[pytest.Item]:
+def start(
+    run: Recording,
+    items: Sequence[pytest.Item],
+    why_damaged: Callable[[SessionResults, str], str],
+) -> List[pytest.Item]:
     """Open the run's journal; return the items that a resumed run has already done."""
-    folder = Path(config.option.results_dir)
-    scratch.remove_left()
+    config = run.config
+    folder = Path(options_of(config).results_dir)
+    scratch.remove_leftovers()
     try:
-        folder = user_path(config.option.results_dir)
+        folder = user_path(options_of(config).results_dir)
         folder.mkdir(parents=True, exist_ok=True)
         _refuse_links(folder)
-        if config.option.resume:
-            run = _resumed_run(config, folder, items)
+        if options_of(config).resume:
+            _go_on(run, folder, items, why_damaged)
         else:
-            run = _new_run(config, folder)
+            _begin_anew(run, folder)
         run.order = [item.nodeid for item in items if case_of(item) is not None]
     except OSError as error:
         why = str(error)
@@ -182,71 +190,76 @@ def start(config: pytest.Config, items: List[pytest.Item]) -> List[pytest.Item]:
             "folder with --results-dir=PATH"
         ) from error
     # A test may change the working directory, and its case have logs.
-    config.option.results_dir = str(folder.absolute())
-    config.stash[run_key] = run
+    change_options(config, results_dir=str(folder.absolute()))
     done = set(run.results.resumed)
     return [item for item in items if item.nodeid in done]
 
 
-def run_of(config: pytest.Config) -> Run:
-    """Return the run of this session, which a test may begin that turns out to measure."""
-    if run_key not in config.stash:
+def start_late(run: Recording) -> None:
+    """Start a run with the first test that turns out to measure."""
+    if run.journal is None:
         try:
-            start(config, [])
+            start(run, [], lambda results, nodeid: "")
         except pytest.UsageError as error:
             raise CaseError(str(error)) from None
-    return config.stash[run_key]
 
 
-# After plugins/selection/deselect.py, which is registered before and is trylast too.
-def start_run(config: pytest.Config, items: List[pytest.Item]) -> None:
-    """Start the run and leave out what was resumed."""
+def start_run(
+    run: Recording, items: List[pytest.Item], why_damaged: Callable[[SessionResults, str], str]
+) -> None:
+    """Start the run and leave out what was resumed.
+
+    ``why_damaged`` returns why what an earlier run has of a case cannot be used, or ''.
+    """
     # The run that started an instance records what all of them did. A worker's lines go to the
     # controller, which has started the run.
-    if not measures(config) or run_key in config.stash or not any(map(case_of, items)):
+    if not measures(run.config) or run.journal is not None or not any(map(case_of, items)):
         return
-    done = start(config, items)
+    done = start(run, items, why_damaged)
     if done:
-        config.hook.pytest_deselected(items=done)
+        run.config.hook.pytest_deselected(items=done)
         left_out = set(done)
         items[:] = [item for item in items if item not in left_out]
 
 
-# Before whoever asks what the run is about.
-def note_selection(session: pytest.Session) -> None:
+def note_selection(run: Recording, items: Sequence[pytest.Item]) -> None:
     """Now that the selection is final, note what the run is about.
 
     ``--lf``, or a plugin of the project, leaves out cases after all other hooks.
     """
-    run = session.config.stash.get(run_key, None)
-    if run is None or is_worker(session.config):  # whose controller says what the run is about
+    if run.journal is None or is_worker(run.config):  # whose controller says what the run is about
         return
-    left = {item.nodeid for item in session.items}.union(run.results.resumed)
+    left = {item.nodeid for item in items}.union(run.results.resumed)
     run.order = [nodeid for nodeid in run.order if nodeid in left]
     run.add({"type": "selected", "cases": run.order})
     for nodeid in run.results.resumed:
-        pytest_benchmark_adapter.adopt(session.config, run.results.benchmarks[nodeid])
+        pytest_benchmark_adapter.adopt(run.config, run.results.benchmarks[nodeid])
 
 
-def where_results_go(config: pytest.Config) -> List[str]:
+def where_results_go(run: Recording) -> List[str]:
     """Say where results go and what was resumed."""
-    run = config.stash.get(run_key, None)
-    if run is None:
+    if run.journal is None:
         return []
-    return [line for line in (run.note, f"results: {run.journal.path}") if line]
+    return [line for line in (run.note, f"results: {run.path}") if line]
 
 
-def begin_case(item: pytest.Item) -> None:
+def begin_case(run: Recording, item: pytest.Item) -> None:
     """Note that a case starts; of a worker's cases its controller does."""
-    run = item.config.stash.get(run_key, None)
-    if run is not None and case_of(item) is not None and not is_worker(item.config):
+    if run.journal is not None and case_of(item) is not None and not is_worker(item.config):
         run.add({"type": "begin", "case": item.nodeid})
 
 
-def end_case(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+def end_case(
+    run: Recording,
+    item: pytest.Item,
+    call: pytest.CallInfo[None],
+    report: pytest.TestReport,
+    names: Sequence[str],
+) -> None:
     """Record how a case ended: passed after its call, anything else whenever it happens.
 
-    An error that the user can mend is shown as its message, without a traceback.
+    An error that the user can mend is shown as its message, without a traceback. ``names`` are what
+    the test has recorded beside the case that is named as it is.
     """
     case = case_of(item)
     error = call.excinfo.value if call.excinfo is not None else None
@@ -254,12 +267,10 @@ def end_case(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.Test
     if mendable:
         report.longrepr = mask_text(str(error))
     message = {"message": report.longrepr} if mendable else {}
-    run = item.config.stash.get(run_key, None)
-    if run is None or case is None:
+    if run.journal is None or case is None:
         return
     if report.when == "call" or report.outcome != "passed":
         why = {} if report.outcome == "passed" else {"why": _why(report)}
-        names = item.stash.get(names_key, [])
         for name in names if names and item.nodeid not in run.order else [item.nodeid, *names]:
             outcome = {"type": "outcome", "case": name, "outcome": report.outcome}
             run.add({**outcome, **why, **message})
@@ -275,20 +286,11 @@ def _why(report: pytest.TestReport) -> str:
     return next(filter(str.strip, lines), "")
 
 
-def end_selection(session: pytest.Session) -> int:
-    """Complete the journal; return the exit code, 1 if lines of it were lost.
-
-    A resumed run with nothing left to do has succeeded.
-    """
-    run = session.config.stash.get(run_key, None)
-    if run is None:
-        return int(session.exitstatus)
+def end_selection(run: Recording) -> None:
+    """Complete the journal."""
+    if run.journal is None:
+        return
     # As in a run that nothing interrupted.
     run.results.arrange(run.order)
-    if run.order != run.results.selected and not is_worker(session.config):
+    if run.order != run.results.selected and not is_worker(run.config):
         run.add({"type": "selected", "cases": run.order})
-    finished = run.results.resumed and session.exitstatus == ExitCode.NO_TESTS_COLLECTED
-    return exit_code(
-        ExitCode.OK if finished else session.exitstatus,
-        ExitCode.TESTS_FAILED if run.broken else ExitCode.OK,
-    )

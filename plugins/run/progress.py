@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import pytest
 
@@ -22,18 +22,17 @@ from ipubench.plugins.record.record import of_test
 from ipubench.plugins.record.text import (
     cut_middle,
     name_of_test,
+    rate_text,
     share_text,
-    short_number,
     told_apart,
 )
-from ipubench.plugins.run.results import run_key
-from ipubench.plugins.run.time_spent import spent_key
+from ipubench.plugins.run.results import SessionResults
+from ipubench.plugins.run.time_spent import TimeSpent
 from ipubench.plugins.selection.selected import case_of
 
 NARROWEST_NAME = 16
 #: Parts of a case's time (plugins/run/time_spent.py) that the cases after it do not have.
 ONCE = ("device", "import", "peak")
-progress_key = pytest.StashKey["Progress"]()
 
 
 class Progress:
@@ -56,6 +55,18 @@ class Progress:
         self.over = False
         self.expect({})
 
+    def expect_of(self, items: Sequence[pytest.Item]) -> None:
+        """Count the cases; without ordinary tests among them, pytest's own dots are not needed.
+
+        Pytest's percentages would be of the ordinary tests alone: less than 100 at the end.
+        """
+        cases = [(item, case_of(item)) for item in items]
+        self.expect(told_apart({item.nodeid: _shown(item, case) for item, case in cases if case}))
+        if self.names and self.terminal is not None:
+            self.terminal._show_progress_info = False
+            if len(self.names) == len(cases):
+                self.terminal.showfspath = False
+
     def expect(self, names: Dict[str, str]) -> None:
         """Take the cases that are to run: their names by node id."""
         self.names = names
@@ -68,6 +79,14 @@ class Progress:
         self.names[nodeid] = name
         self.remaining.add(nodeid, _function(nodeid))
         self.begin(nodeid)
+
+    def begin_test(self, item: pytest.Item) -> None:
+        """Start the line of a case, which takes the place of pytest's with the file."""
+        case = case_of(item)
+        if self.names and self.terminal is not None:
+            self.terminal.showfspath = None if case is None else False
+        if case is not None:
+            self.begin(item.nodeid)
 
     def begin(self, nodeid: str) -> None:
         """Show that a case starts."""
@@ -137,11 +156,25 @@ class Progress:
         if nodeid in self.running:
             self.running.remove(nodeid)
 
-    def reported(self, report: pytest.TestReport, where: str = "", once: float = 0.0) -> None:
+    def reported(
+        self, report: Any, results: SessionResults, where: str = "", once: float = 0.0
+    ) -> None:
         """Write the line of a case whose end this report is; ``where`` it was, if not here."""
+        report.ipubench_case = True
         if (report.when != "setup" and report.when != "teardown") or report.outcome != "passed":
-            text, markup = _result(self.config, report)
+            text, markup = _result(results, report)
             self.end(report.nodeid, text + where, once, **markup)
+
+    def without_letter(self, report: Any, status: Any) -> Any:
+        """Count a case as pytest and its plugins do, without a letter: it has its own line.
+
+        The word is what the short summary calls a case; while the suite runs, that of a failure
+        alone.
+        """
+        if not getattr(report, "ipubench_case", False):
+            return status
+        category, _, word = status
+        return category, "", word if report.failed or self.over else ""
 
     def _width(self) -> int:
         width: int = self.terminal._tw.fullwidth
@@ -160,35 +193,6 @@ def fitting(start: str, name: str, tails: Iterable[str], width: int) -> str:
     return start + cut_middle(name, max(room, NARROWEST_NAME)) + tail
 
 
-def make_progress(session: pytest.Session) -> None:
-    """Make the progress line of this session; pytest's reporter exists by now."""
-    session.config.stash[progress_key] = Progress(session.config)
-
-
-def expect_cases(session: pytest.Session) -> None:
-    """Count the cases; without ordinary tests among them, pytest's own dots are not needed.
-
-    Pytest's percentages would be of the ordinary tests alone: less than 100 at the end.
-    """
-    progress = session.config.stash[progress_key]
-    cases = [(item, case_of(item)) for item in session.items]
-    progress.expect(told_apart({item.nodeid: _shown(item, case) for item, case in cases if case}))
-    if progress.names and progress.terminal is not None:
-        progress.terminal._show_progress_info = False
-        if len(progress.names) == len(cases):
-            progress.terminal.showfspath = False
-
-
-def begin_line(item: pytest.Item) -> None:
-    """Start the line of a case, which takes the place of pytest's with the file."""
-    progress = item.config.stash[progress_key]
-    case = case_of(item)
-    if progress.names and progress.terminal is not None:
-        progress.terminal.showfspath = None if case is None else False
-    if case is not None:
-        progress.begin(item.nodeid)
-
-
 def _shown(item: pytest.Item, case: Case) -> str:
     """Return a case's name with its function's, which a test without ``@cases`` is named by."""
     return case.id if case_key in item.stash else f"{_function(item.nodeid)}[{case.id}]"
@@ -198,17 +202,13 @@ def _function(nodeid: str) -> str:
     return name_of_test(nodeid).partition("[")[0]
 
 
-def end_line(item: pytest.Item, report: Any) -> None:
-    """Finish the line of a case with its throughput, or with how it failed."""
-    if case_of(item) is None:
-        return
-    report.ipubench_case = True
-    parts = item.config.stash[spent_key].of_case()
-    once = math.fsum(parts.get(part, 0.0) for part in ONCE)
-    item.config.stash[progress_key].reported(report, once=once)
+def once_of(spent: TimeSpent) -> float:
+    """Return the seconds of the case that runs which the cases after it do not have."""
+    parts = spent.of_case()
+    return math.fsum(parts.get(part, 0.0) for part in ONCE)
 
 
-def _result(config: pytest.Config, report: pytest.TestReport) -> Tuple[str, Any]:
+def _result(results: SessionResults, report: pytest.TestReport) -> Tuple[str, Any]:
     if report.outcome == "skipped":
         said = "failed as expected" if hasattr(report, "wasxfail") else "skipped"
         return said, {"yellow": True}
@@ -216,35 +216,14 @@ def _result(config: pytest.Config, report: pytest.TestReport) -> Tuple[str, Any]
         if report.when in ("setup", "teardown"):
             return f"ERROR in {report.when}", {"red": True}
         return "FAILED" if report.when == "call" else "CRASHED", {"red": True}
-    run = config.stash.get(run_key, None)
-    benchmarks = {} if run is None else run.results.benchmarks
-    if run is None or report.nodeid not in benchmarks:
-        found = sum(of_test(one) == report.nodeid for one in benchmarks.values())
+    if report.nodeid not in results.benchmarks:
+        found = sum(of_test(one) == report.nodeid for one in results.benchmarks.values())
         return counted(found, "result") if found else "ran, not measured", {}
-    verdict = run.results.verdicts.get(report.nodeid)
-    throughput = shown_throughput(run.results.whole(report.nodeid), verdict)
-    rate = f"{short_number(throughput['median'])} {throughput['unit']}"
+    verdict = results.verdicts.get(report.nodeid)
+    throughput = shown_throughput(results.whole(report.nodeid), verdict)
+    rate = f"{rate_text(throughput['median'])} {throughput['unit']}"
     spread = share_text(throughput["spread"])
     return f"{rate} ±{spread}" if spread else rate, {}
-
-
-def show_words(session: pytest.Session) -> None:
-    """Let pytest's short summary (``-rA``) have its words for the cases."""
-    progress = session.config.stash.get(progress_key, None)
-    if progress is not None:
-        progress.over = True
-
-
-def without_letter(report: Any, config: pytest.Config, status: Any) -> Any:
-    """Count a case as pytest and its plugins do, without a letter: it has its own line.
-
-    The word is what the short summary calls a case; while the suite runs, that of a failure alone.
-    """
-    if not getattr(report, "ipubench_case", False):
-        return status
-    category, _, word = status
-    shown = report.failed or config.stash[progress_key].over
-    return category, "", word if shown else ""
 
 
 class Remaining:

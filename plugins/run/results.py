@@ -1,16 +1,20 @@
-"""What a session has measured so far, by case."""
+"""What a run has measured so far, by case, and the journal that has it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterable, List, Set
+from pathlib import Path
+from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Sequence, Set
 
 import pytest
 
 from ipubench.fixtures.case.untrusted import has_fields
+from ipubench.fixtures.machine.processor import allowed_cpus
 from ipubench.plugins.record.counts import Counts
 from ipubench.plugins.record.files import JsonLinesFile, storable
 from ipubench.plugins.record.record import INSTRUCTIONS, record_of, with_processes
+from ipubench.plugins.run.machine import Machine
+from ipubench.plugins.selection.selected import Selection
 
 #: Type of a journal's line -> the parts that it is read for.
 PARTS: Dict[str, Dict[str, Any]] = {
@@ -158,11 +162,16 @@ class SessionResults:
 
 
 @dataclass
-class Run:
-    """The journal of this session and what is in it."""
+class Recording:
+    """The part of a run that its journal keeps, and what is said of it below its table."""
 
-    journal: JsonLinesFile
-    results: SessionResults
+    config: pytest.Config
+    selection: Selection
+    #: The CPUs that it started with; its device pins this process to some of them.
+    cpus: FrozenSet[int] = field(default_factory=lambda: frozenset(allowed_cpus()))
+    #: Until there is a case to measure, and in a session that measures nothing, there is none.
+    journal: Optional[JsonLinesFile] = None
+    results: SessionResults = field(default_factory=SessionResults)
     #: The node ids of all selected cases, those that a resumed run has already done included.
     order: List[str] = field(default_factory=list)
     note: str = ""
@@ -170,13 +179,34 @@ class Run:
     #: Cases of which it lacks a line.
     partial: Set[str] = field(default_factory=set)
     closing: List[str] = field(default_factory=list)  # lines for the end of the summary
+    #: What verdicts depend on besides the cases: its name in words -> a digest. If one of them is
+    #: another, a resumed run measures anew.
+    depends: Dict[str, str] = field(default_factory=dict)
+    #: Where it measures, if not on this machine.
+    machines: Sequence[Machine] = ()
     #: What this run calls a case -> its node id, where these differ: measured on several hosts.
     nodeids: Dict[str, str] = field(default_factory=dict)
+    #: Exit codes of what went wrong beside its tests (plugins/run/exit_code.py), in their order.
+    problems: List[int] = field(default_factory=list)
+    #: Whether pytest-xdist interrupted it, because as many cases failed as -x or --maxfail allows.
+    enough: bool = False
+    terminated: bool = False  # by SIGTERM
+
+    @property
+    def path(self) -> Path:
+        """The file of its journal."""
+        assert self.journal is not None
+        return self.journal.path
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every case that it is about has ended; with ``-x`` some may not have."""
+        return self.journal is not None and set(self.order) <= set(self.results.outcomes)
 
     @property
     def where(self) -> str:
         """Where all results are, as the end of a message; '' where the journal has not all."""
-        return "" if self.broken else f"; the results are in {self.journal.path}"
+        return "" if self.broken else f"; the results are in {self.path}"
 
     def add(self, line: Dict[str, Any]) -> None:
         """Put one line into the results and on disk; a disk that fails is reported once.
@@ -184,6 +214,7 @@ class Run:
         A full disk may have room for an outcome when it had none for a verdict, or a fresh process,
         before it. With it a resumed run would take the case for done, without them.
         """
+        assert self.journal is not None
         line = storable(line)
         self.results.take(line)
         if line["type"] == "case" and line["benchmark"]["fullname"] not in self.order:
@@ -198,27 +229,6 @@ class Run:
             if not self.broken:
                 self.broken = True
                 self.closing.append(
-                    f"results could no longer be written to {self.journal.path}: {error}; what is "
+                    f"results could no longer be written to {self.path}: {error}; what is "
                     "missing there is only in this table"
                 )
-
-
-run_key = pytest.StashKey[Run]()
-#: What a test has recorded so far, beside the case that is named as it is.
-names_key = pytest.StashKey[List[str]]()
-
-
-def selected(config: pytest.Config) -> List[str]:
-    """Return the node ids of the cases that this run is about, with those that were resumed.
-
-    It is the same in each worker of pytest-xdist. Empty before the end of the collection, and where
-    nothing is measured.
-    """
-    run = config.stash.get(run_key, None)
-    return list(run.order) if run is not None else []
-
-
-def is_complete(config: pytest.Config) -> bool:
-    """Tell whether every case that this run is about has ended; with ``-x`` some may not have."""
-    run = config.stash.get(run_key, None)
-    return run is not None and set(run.order) <= set(run.results.outcomes)

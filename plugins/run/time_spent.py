@@ -12,13 +12,10 @@ import os
 import textwrap
 import time
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Mapping
-
-import pytest
+from typing import Callable, ContextManager, Dict, Iterator, List, Mapping
 
 from ipubench.fixtures.case.errors import counted
 from ipubench.plugins.record.text import percent
-from ipubench.plugins.selection.selected import case_of
 
 #: Part -> the words for it at the end of a run.
 WORDS = {
@@ -92,6 +89,19 @@ class TimeSpent:
         finally:
             self.enter(before)
 
+    def of_fixture(self, name: str) -> ContextManager[None]:
+        """Count the making of a fixture that takes long."""
+        part = FIXTURES.get(name)
+        return self.during(part) if part else contextlib.nullcontext()
+
+    @contextlib.contextmanager
+    def of_test(self, is_case: bool) -> Iterator[None]:
+        """Count what happens to a test, and what happens until the next one."""
+        if is_case:
+            self.begin_case()
+        yield
+        self.enter("between")
+
     def begin_case(self) -> None:
         """Note that a case begins."""
         self.enter("other")
@@ -129,9 +139,6 @@ class TimeSpent:
         self._since = now
 
 
-spent_key = pytest.StashKey[TimeSpent]()
-
-
 def seconds_of_start() -> float:
     """Return for how long this process has run, in seconds; 0 where the system does not tell."""
     try:
@@ -157,40 +164,3 @@ def time_in_words(spent: TimeSpent, width: int) -> List[str]:
     whose = f" of {counted(len(spent.workers), 'worker')}" if spent.workers else ""
     text = f"time{whose}: {whole:.0f} s: {', '.join(said)}"
     return textwrap.wrap(text, width, subsequent_indent=" " * 6, break_on_hyphens=False)
-
-
-def start_clock(config: pytest.Config) -> None:
-    """Begin to count; what this process did before counts as its start."""
-    config.stash[spent_key] = TimeSpent(before=seconds_of_start())
-
-
-@contextlib.contextmanager
-def clock_of_case(item: pytest.Item) -> Iterator[None]:
-    """Count what happens to a case, and what happens until the next one."""
-    spent = item.config.stash[spent_key]
-    if case_of(item) is not None:
-        spent.begin_case()
-    yield
-    spent.enter("between")
-
-
-@contextlib.contextmanager
-def clock_of_fixture(fixture: str, config: pytest.Config) -> Iterator[None]:
-    """Count the making of the fixtures that take long."""
-    part = FIXTURES.get(fixture)
-    with config.stash[spent_key].during(part) if part else contextlib.nullcontext():
-        yield
-
-
-@contextlib.contextmanager
-def clock_of_build(pyfuncitem: pytest.Function) -> Iterator[None]:
-    """Count as building what a bench function does itself: it makes the model and its feed."""
-    with pyfuncitem.config.stash[spent_key].during("build"):
-        yield
-
-
-@contextlib.contextmanager
-def clock_of_teardown(item: pytest.Item) -> Iterator[None]:
-    """Count the end of a case: its fixtures close what they hold."""
-    with item.config.stash[spent_key].during("close"):
-        yield

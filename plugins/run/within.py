@@ -14,8 +14,9 @@ from typing import Callable, Iterator, List, Optional
 import pytest
 
 from ipubench.fixtures.case.errors import counted, some_of
+from ipubench.fixtures.command_line import change_options, options_of
 from ipubench.plugins.record.text import duration_text, name_of_test
-from ipubench.plugins.run.results import run_key
+from ipubench.plugins.run.results import Recording
 from ipubench.plugins.run.time_spent import seconds_of_start
 from ipubench.plugins.selection.selected import case_of
 
@@ -31,8 +32,7 @@ class TimeLimit:
     def __init__(self, seconds: float, budget: float, clock: Callable[[], float]) -> None:
         """``seconds`` from now on, for cases of ``budget`` seconds of rounds at most."""
         self.budget = budget
-        #: How many cases are still to come.
-        self.waiting = 0
+        self.waiting = 0  # how many cases are still to come
         #: Those that were skipped because the time was over.
         self.skipped: List[str] = []
         self._clock = clock
@@ -69,71 +69,67 @@ class TimeLimit:
         self._beside.append(max(0.0, self._clock() - self._expected_end))
 
 
-limit_key = pytest.StashKey[TimeLimit]()
+def limit_of(config: pytest.Config) -> Optional[TimeLimit]:
+    """Return the run's time, which began with the process, if it was given.
 
-
-def start_limit(config: pytest.Config) -> None:
-    """Begin the time with the process; refuse what measures outside of the run's own cases."""
-    option = config.option
+    Refuses what measures outside of the run's own cases.
+    """
+    option = options_of(config)
     if option.within is None:
-        return
+        return None
     if config.getoption("dist", "no") != "no":
         raise pytest.UsageError(
             "--within plans one case after the other, and workers take them as they come: leave "
             "out -n"
         )
-    for flag in ("--against", "--baseline-save", "--processes"):
-        if config.getoption(flag) is not None:
+    many = {
+        "--against": option.against,
+        "--baseline-save": option.baseline_save,
+        "--processes": option.processes,
+    }
+    for flag, value in many.items():
+        if value is not None:
             raise pytest.UsageError(
                 f"{flag} measures every case several times, as often as it must: leave out "
                 "--within, and give --budget and --gate-time"
             )
     seconds = option.within - seconds_of_start()
-    config.stash[limit_key] = TimeLimit(seconds, option.budget, time.monotonic)
-
-
-def count_cases(session: pytest.Session) -> None:
-    """Count the cases that share the time."""
-    limit = session.config.stash.get(limit_key, None)
-    if limit is not None:
-        limit.waiting = sum(case_of(item) is not None for item in session.items)
+    return TimeLimit(seconds, option.budget, time.monotonic)
 
 
 @contextlib.contextmanager
-def time_of_case(item: pytest.Item) -> Iterator[None]:
+def time_of_case(limit: Optional[TimeLimit], item: pytest.Item) -> Iterator[None]:
     """Learn what a case took."""
-    limit = item.config.stash.get(limit_key, None)
     skipped = len(limit.skipped) if limit is not None else 0
     yield
     if limit is not None and case_of(item) is not None and len(limit.skipped) == skipped:
         limit.end()
 
 
-def give_budget(item: pytest.Item) -> None:
+def give_budget(limit: Optional[TimeLimit], item: pytest.Item) -> None:
     """Give a case its share of what is left; skip it if that is too little."""
-    limit = item.config.stash.get(limit_key, None)
     if limit is None or case_of(item) is None:
         return
     budget = limit.begin(item.nodeid)
     if budget is None:
-        pytest.skip(
-            f"--within={duration_text(item.config.option.within)}: {max(0.0, limit.left):.0f} s "
-            "are left"
-        )
-    item.config.option.budget = budget
+        pytest.skip(f"--within={_given(item.config)}: {max(0.0, limit.left):.0f} s are left")
+    change_options(item.config, budget=budget)
 
 
-def name_skipped(session: pytest.Session) -> None:
+def name_skipped(limit: Optional[TimeLimit], run: Recording) -> None:
     """Name below the table the cases that were skipped because the time was over.
 
     The run is not about them: who compares it calls none of them missing.
     """
-    limit = session.config.stash.get(limit_key, None)
-    run = session.config.stash.get(run_key, None)
-    if limit is not None and limit.skipped and run is not None:
+    if limit is not None and limit.skipped and run.journal is not None:
         run.order = [nodeid for nodeid in run.order if nodeid not in limit.skipped]
         run.add({"type": "selected", "cases": run.order})
         what = counted(len(limit.skipped), "case was", "cases were")
-        within = duration_text(session.config.option.within)
         names = some_of(list(map(name_of_test, limit.skipped)))
-        run.closing.append(f"{what} skipped: the time of --within={within} was over: {names}")
+        run.closing.append(
+            f"{what} skipped: the time of --within={_given(run.config)} was over: {names}"
+        )
+
+
+def _given(config: pytest.Config) -> str:
+    return duration_text(options_of(config).within or 0.0)

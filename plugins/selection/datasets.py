@@ -9,10 +9,12 @@ import pytest
 
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.errors import DataError
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.data.cache import cache_dir
 from ipubench.fixtures.data.provider import example_splits, split_of
-from ipubench.fixtures.data.sources import KINDS, Key, found_key, named, source
+from ipubench.fixtures.data.sources import KINDS, Key, in_user_folder, source
 from ipubench.fixtures.data.tfds.feed import PREPARED_DATASETS
+from ipubench.fixtures.pytest_fixtures import shared_of
 from ipubench.plugins.command_line.words import only_lists
 from ipubench.plugins.selection.functions import asks_for
 from ipubench.plugins.selection.selected import case_of
@@ -20,17 +22,16 @@ from ipubench.plugins.selection.selected import case_of
 NAMES_ONE = "not a data set; --dataset-dir=PATH or DATASETS_DIR names one"
 
 
-def find_data(session: pytest.Session) -> None:
+def find_data(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Find the images and TFRecords that the selected cases need; without them the run ends."""
-    config = session.config
     if only_lists(config):
         return
-    found = config.stash.setdefault(found_key, {})
+    found = shared_of(config).found
     try:
-        for key in _read(session.items):
+        for key in _read(items):
             # Samples of the other kinds are made with TensorFlow, so by the first case that has it.
-            find = source if key == ("images",) else named
-            found[key] = find(key, config.option.dataset_dir, os.environ)
+            find = source if key == ("images",) else in_user_folder
+            found[key] = find(key, options_of(config).dataset_dir, os.environ)
             if found[key] is None:
                 cache_dir(os.environ)
     except DataError as error:
@@ -65,8 +66,8 @@ def _splits(case: Case) -> Tuple[str, ...]:
 def which_data(config: pytest.Config) -> List[str]:
     """Say plainly when the images are not a data set."""
     lines = []
-    for (kind, *_), found in config.stash.get(found_key, {}).items():
-        said = KINDS[kind].said_of_samples if found is None else KINDS[kind].said(found)
+    for (kind, *_), found in shared_of(config).found.items():
+        said = KINDS[kind].samples_text if found is None else KINDS[kind].describe(found)
         end = f", {NAMES_ONE}" if found is None or found.samples else ""
         lines.append(f"real data: {said}{end}")
     return list(dict.fromkeys(lines))  # samples of both splits are said once

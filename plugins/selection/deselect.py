@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
+from functools import partial
 from typing import Any, List, Sequence, Set
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from ipubench.fixtures import devices
 from ipubench.fixtures.case.cases import NAMED, RARE, SWEEP, Case
 from ipubench.fixtures.case.errors import some_of
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.processor import read_topology
 from ipubench.plugins.command_line.set_option import unknown_key_message
 from ipubench.plugins.selection.order import SERVERS
@@ -20,17 +22,14 @@ from ipubench.plugins.selection.selected import (
     Selection,
     case_of,
     cases_among,
-    leave_out,
-    selection_key,
 )
 
 #: Names that an empty selection shows at most.
 NEAR = 8
 
 
-def add_names(config: pytest.Config, items: List[pytest.Item]) -> None:
+def add_names(items: List[pytest.Item], selection: Selection) -> None:
     """Let ``-k`` also find a case by the identifier that it has without overrides."""
-    selection = config.stash[selection_key]
     for item in items:
         item.extra_keyword_matches.update(selection.base_ids.get(item.nodeid, ()))
     fitting = [case for case in cases_among(items) if not _unfit(case, selection.device)]
@@ -38,12 +37,11 @@ def add_names(config: pytest.Config, items: List[pytest.Item]) -> None:
     selection.functions = sorted({item.name.split("[")[0] for item in items if case_of(item)})
 
 
-def leave_out_unfit(config: pytest.Config, items: List[pytest.Item]) -> None:
+def leave_out_unfit(config: pytest.Config, items: List[pytest.Item], selection: Selection) -> None:
     """Keep what this device can run; judge ``--set`` on what is left."""
-    selection = config.stash[selection_key]
-    leave_out(config, items, _why_not_here)
-    selection.invalid = _invalid(selection, cases_among(items), config.option)
-    leave_out(config, items, _why_not_so)
+    selection.leave_out(items, partial(_why_not_here, selection.device))
+    selection.invalid = _invalid(selection, cases_among(items), options_of(config))
+    selection.leave_out(items, _why_not_so)
     selection.empty = not items
     for case in cases_among(items):
         for warning in case.config.warnings if not case.error else ():
@@ -56,18 +54,19 @@ def leave_out_unfit(config: pytest.Config, items: List[pytest.Item]) -> None:
     }
 
 
-def _why_not_here(item: pytest.Item, case: Case) -> str:
+def _why_not_here(device: str, item: pytest.Item, case: Case) -> str:
     """Return what a case needs to run, or '' if it runs."""
-    device, option = item.config.stash[selection_key].device, item.config.option
+    option = options_of(item.config)
     fixtures = getattr(item, "fixturenames", ())
     if device == "fake" and not FRAMEWORKS.keys().isdisjoint(fixtures):
         return "need a framework, which the fake device has none of"
     if case.excluded:
-        return f"left out by {case.excluded}"
+        return f"left out by {case.excluded}, which they do not have"
     unfit = _unfit(case, device)
     if unfit:
         return unfit
-    given = (option.keyword, *(word.partition("::")[2] for word in option.file_or_dir))
+    paths = item.config.option.file_or_dir
+    given = (item.config.option.keyword, *(word.partition("::")[2] for word in paths))
     # pytest's -k does not know capitals either.
     words = {word for text in given for word in re.findall(r"[\w.-]+", text.lower())}
     if case.tier == SWEEP and not option.sweep and not _spelled(case, words):
@@ -140,7 +139,7 @@ def _why_not_so(item: pytest.Item, case: Case) -> str:
     """Return why a case cannot be as it was asked for, or ''; a dry run says that of each case."""
     if case.lacks:
         return f"without the option {', '.join(sorted(case.lacks))}"
-    if case.error and not item.config.option.dry_run:
+    if case.error and not options_of(item.config).dry_run:
         return _cannot(case)
     return ""
 
@@ -187,11 +186,17 @@ def _float32(device: str, items: Sequence[pytest.Item]) -> List[str]:
     ]
 
 
-def what_was_left_out(config: pytest.Config, items: List[pytest.Item]) -> List[str]:
+def _singular(reason: str) -> str:
+    """Return the reason that several cases have as that of one."""
+    return re.sub("^need ", "needs ", reason).replace("which they do not", "which it does not")
+
+
+def what_was_left_out(
+    config: pytest.Config, items: List[pytest.Item], selection: Selection
+) -> List[str]:
     """Say what was left out and what it needs; of an empty selection, what would match."""
-    selection = config.stash[selection_key]
     lines = [
-        f"{count} cases {reason}" if count > 1 else f"1 case {re.sub('^need ', 'needs ', reason)}"
+        f"{count} cases {reason}" if count > 1 else f"1 case {_singular(reason)}"
         for reason, count in sorted(selection.left_out.items())
     ]
     if selection.unused:
@@ -205,6 +210,8 @@ def what_was_left_out(config: pytest.Config, items: List[pytest.Item]) -> List[s
     asked = f"-k {keyword!r}" + (f" with -m {marks!r}" if marks else "")
     if selection.empty and keyword and selection.left_out:
         lines.append(f"no case is selected: all that {asked} finds are left out, see above")
+    elif selection.empty and selection.left_out and not items:
+        lines.append("no case is selected: the lines above name the options that leave them out")
     elif selection.empty and keyword and selection.names:
         lines.append(_what_would_match(selection, keyword, asked))
     return lines

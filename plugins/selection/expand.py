@@ -27,14 +27,15 @@ from ipubench.fixtures.case.cases import (
     SWEEP,
     USUAL,
     Case,
+    CaseSet,
     Entry,
-    Family,
     Sweep,
 )
 from ipubench.fixtures.case.masking import mask_value
 from ipubench.fixtures.case.options import CaseConfig, check_value, is_masked, resolve_key
+from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.command_line.set_option import assign, convert, parse_assignments
-from ipubench.plugins.selection.selected import FRAMEWORKS, Selection, selection_key
+from ipubench.plugins.selection.selected import FRAMEWORKS, Selection
 
 PROFILED_ANEW = (
     "model_cache_path: with --profile an IPU gets a program that also reports; later runs would "
@@ -47,9 +48,9 @@ WITHOUT_NUMBER = {
 }
 
 
-def parse_settings(config: pytest.Config) -> None:
-    """Parse ``--set``; a syntax error ends here."""
-    option = config.option
+def selection_of(config: pytest.Config) -> Selection:
+    """Return what the command line asks for; a syntax error of ``--set`` ends here."""
+    option = options_of(config)
     assignments = parse_assignments(option.case_options)
     for key in ("batches_per_step", "steps"):
         if getattr(option, key) is not None:
@@ -60,16 +61,15 @@ def parse_settings(config: pytest.Config) -> None:
     device = devices.choose(option.device)
     if option.device_id is not None and device in WITHOUT_NUMBER:
         raise pytest.UsageError(f"--device-id: {WITHOUT_NUMBER[device]}")
-    config.stash[selection_key] = Selection(assignments, device)
+    return Selection(assignments, device)
 
 
-def parametrize_cases(metafunc: pytest.Metafunc) -> None:
+def parametrize_cases(metafunc: pytest.Metafunc, selection: Selection) -> None:
     """Turn the declared configurations into cases; bad values of options are judged later."""
     marks = list(metafunc.definition.iter_markers("cases"))
     if not marks:
         return
-    selection = metafunc.config.stash[selection_key]
-    option = metafunc.config.option
+    option = options_of(metafunc.config)
     function = metafunc.definition.nodeid
     params: Dict[str, Any] = {}
     declared: Dict[str, CaseConfig] = {}
@@ -79,7 +79,7 @@ def parametrize_cases(metafunc: pytest.Metafunc) -> None:
         quick, tier = mark.kwargs.get("quick"), mark.kwargs.get("tier", USUAL)
         everything = selection.device != "cpu" or option.data is not None
         for entry in mark.args:
-            family = Family.of(entry, axes)
+            family = CaseSet.of(entry, axes)
             _refuse_twins(family, declared)
             named = {"data", family.swept, *axes}
             for case in expand(
@@ -101,9 +101,9 @@ def parametrize_cases(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("ipubench_case", list(params.values()), indirect=True)
 
 
-def _refuse_twins(family: Family, declared: Dict[str, CaseConfig]) -> None:
+def _refuse_twins(family: CaseSet, declared: Dict[str, CaseConfig]) -> None:
     """Refuse a declaration of which one case would be lost; ``declared``: those of its function."""
-    for config, _ in family.points:
+    for config, _ in family.configurations:
         name = family.identifier(config, frozenset())
         if declared.setdefault(name, config) != config:
             raise pytest.Collector.CollectError(
@@ -142,7 +142,7 @@ def _parameter(case: Case, fixturenames: Sequence[str]) -> Any:
 
 
 def expand(
-    family: Family,
+    family: CaseSet,
     assignments: Dict[str, List[str]],
     data: Optional[str] = None,
     precision: Optional[str] = None,
@@ -155,10 +155,10 @@ def expand(
     yielded as excluded) and override the one mode of any other family that accepts the value.
     ``profiled``: an IPU reports every batch of a call, so it has as few as the case can run.
     """
-    cls = type(family.points[0][0])
+    cls = type(family.configurations[0][0])
     keys = {key: resolve_key(cls, key) for key in assignments}
     lacks = frozenset(key for key, name in keys.items() if name is None)
-    usual = [config for config, tier in family.points if tier == USUAL]
+    usual = [config for config, tier in family.configurations if tier == USUAL]
     last_swept = getattr(usual[-1], family.swept) if family.swept else None
     settable = {key: name for key, name in keys.items() if name is not None}
     several = ""
@@ -166,7 +166,7 @@ def expand(
         hidden = [one for one in assignments[key] if name in NOT_IDENTITY or is_masked(name, one)]
         if len(hidden) > 1:
             several = f"--set={key}: cases do not differ by {name}; give one value"
-    for config, tier in family.points:
+    for config, tier in family.configurations:
         changes, excluded = _narrowed(family, config, {"data": data, "precision": precision})
         start = dataclasses.replace(config, **changes)
         narrowed = {f"--{key}={value}" for key, value in changes.items()}
@@ -197,7 +197,7 @@ def expand(
 
 
 def _narrowed(
-    family: Family, config: CaseConfig, wanted: Mapping[str, Optional[str]]
+    family: CaseSet, config: CaseConfig, wanted: Mapping[str, Optional[str]]
 ) -> Tuple[Dict[str, Any], str]:
     """Return what the ``wanted`` values change in a configuration, and which one excludes it."""
     changes: Dict[str, Any] = {}
@@ -221,7 +221,7 @@ def _accepts(config: CaseConfig, key: str, value: Any) -> bool:
 
 
 def _overridden(
-    family: Family,
+    family: CaseSet,
     config: CaseConfig,
     overrides: FrozenSet[str],
     names: Sequence[str],

@@ -9,20 +9,20 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Dict, List, Optional
+from typing import List
 
 import pytest
 
-from ipubench.fixtures.case.cases import MEASURING, REACHING, Case, Family, case_key
+from ipubench.fixtures import devices
+from ipubench.fixtures.case.cases import MEASURING, REACHING, Case, CaseSet, case_key
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.options import CaseConfig, option
-from ipubench.fixtures.devices import INHERIT_VARIABLE
+from ipubench.fixtures.command_line import options_of, value_of
 from ipubench.fixtures.instances.plan import instances_of
 from ipubench.fixtures.runtimes.call import OWN
 from ipubench.plugins.command_line.words import given_arguments, only_tests, typed_words
 from ipubench.plugins.selection.expand import expand
-from ipubench.plugins.selection.selected import case_of, cases_among, selection_key
+from ipubench.plugins.selection.selected import Selection, case_of, cases_among
 
 #: Options that act on what is measured, beside those that say how it is.
 JUDGING = ("--baseline", "--baseline-save", "--against", "--report", "--history", "--resume")
@@ -32,9 +32,6 @@ STANDING = ("--report", "--history")
 
 #: Settings of a marked test that pytest-benchmark does not know: how often it is called.
 ROUNDS = ("rounds", "max_rounds")
-#: That number of a marked test whose call is measured; None where it is not given.
-rounds_key = pytest.StashKey[Optional[int]]()
-_files_key = pytest.StashKey[Dict[str, Path]]()
 
 
 @dataclass(frozen=True)
@@ -45,10 +42,10 @@ class Function(CaseConfig):
     precision: str = option(OWN, "what the test computes with", choices=(OWN,))
 
 
-# Inside of --lf's own wrapper, which leaves out of a report what has passed before.
-def note_collected(collector: pytest.Collector, report: pytest.CollectReport) -> None:
+def note_collected(
+    collector: pytest.Collector, report: pytest.CollectReport, selection: Selection
+) -> None:
     """Note all that a file or a class has, not only what the command line names of it."""
-    selection = collector.config.stash[selection_key]
     selection.collected.add(collector.nodeid)
     for node in report.result:
         if isinstance(node, pytest.Collector):
@@ -59,19 +56,18 @@ def note_collected(collector: pytest.Collector, report: pytest.CollectReport) ->
             selection.tests.add(node.nodeid)
 
 
-def make_case_of(item: pytest.Item) -> None:
+def make_case_of(item: pytest.Item, selection: Selection) -> None:
     """Make a case of a test that measures and has none."""
     if _is_case_of_its_own(item):
-        make_case(item)
+        make_case(item, selection)
 
 
-def make_case(item: pytest.Item) -> Case:
+def make_case(item: pytest.Item, selection: Selection) -> Case:
     """Make a case of a test; return it."""
     if isinstance(item, pytest.Function) and _is_marked(item):
-        _measure_call(item)
-    name = case_name(item)
-    selection, option = item.config.stash[selection_key], item.config.option
-    family = Family.of(Function(name=name), {})
+        _measure_call(item, selection)
+    name, option = case_name(item), options_of(item.config)
+    family = CaseSet.of(Function(name=name), {})
     first, *more = expand(family, selection.assignments, option.data, option.precision)
     error = first.error
     if more:
@@ -99,12 +95,12 @@ def _is_of_unittest(item: pytest.Function) -> bool:
     return any(cls.__module__ == "unittest.case" for cls in classes)
 
 
-def _measure_call(item: pytest.Function) -> None:
+def _measure_call(item: pytest.Function, selection: Selection) -> None:
     """Give a marked test the fixture, and keep the settings that pytest-benchmark has not."""
     marker = item.get_closest_marker("benchmark")
     settings = dict(marker.kwargs) if marker is not None else {}
     given = [settings.pop(name) for name in ROUNDS if name in settings]
-    item.stash[rounds_key] = given[0] if given else None
+    selection.calls[item.nodeid] = given[0] if given else None
     if given:
         item.add_marker(pytest.mark.benchmark(**settings), append=False)
     item.fixturenames = [*item.fixturenames, "benchmark"]
@@ -138,19 +134,20 @@ def plain_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip("-")
 
 
-# After plugins/selection/deselect.py, which is trylast too and registered before.
-def refuse_idle_options(config: pytest.Config, items: List[pytest.Item]) -> None:
+def refuse_idle_options(
+    config: pytest.Config, items: List[pytest.Item], selection: Selection
+) -> None:
     """Refuse options that nothing selected could obey: silence would look like success."""
     try:
         for item in items:
             if case_of(item) is not None:
-                claim(item)
+                claim(item, selection)
     except CaseError as error:
         raise pytest.UsageError(str(error)) from None
     cases = cases_among(items)
     together = any(case.error or instances_of(case.config) > 1 for case in cases)
-    fresh = INHERIT_VARIABLE in os.environ  # of a run that has other cases too
-    if config.option.launcher_args and cases and not together and not fresh:
+    fresh = devices.borrows()  # of a run that has other cases too
+    if options_of(config).launcher_args and cases and not together and not fresh:
         raise pytest.UsageError(
             "--launcher-args: no selected case runs in several processes; --set=instances=N has "
             "those that can do so"
@@ -161,23 +158,23 @@ def refuse_idle_options(config: pytest.Config, items: List[pytest.Item]) -> None
     given = [
         flag
         for flag in JUDGING
-        if config.getoption(flag, None) and (flag not in STANDING or flag in written)
+        if value_of(config, flag) and (flag not in STANDING or flag in written)
     ]
     given += given_arguments(config)
     if given and not any(map(_may_measure, items)):
         raise pytest.UsageError(
             f"{given[0]}: no selected test measures anything; a test measures with the fixture "
-            "benchmark or meter (docs/how-to/own-repository.md)"
+            "benchmark or meter"
         )
 
 
-def claim(item: pytest.Item) -> None:
+def claim(item: pytest.Item, selection: Selection) -> None:
     """Have the results of a node id be those of this test's file.
 
     Raises CaseError for a second file whose tests pytest calls by the names of another's.
     """
     config = item.config
-    other = config.stash.setdefault(_files_key, {}).setdefault(item.nodeid, item.path)
+    other = selection.files.setdefault(item.nodeid, item.path)
     if other != item.path:
         settings = "" if config.inipath is None else f"-c {config.inipath} "
         above = os.path.commonpath([other, item.path])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+from pathlib import Path
 from typing import Callable, Counter, Dict, List, Optional, Sequence, Set
 
 import pytest
@@ -45,32 +46,34 @@ class Selection:
     )  # points of a sweep that are not run
     empty: bool = False  # ``-k`` and the like leave nothing, before what a resumed run has done
     warnings: Dict[str, List[str]] = dataclasses.field(default_factory=dict)  # -> their cases
+    #: Files of cases that the command line names: what the node ids in one begin with -> its path.
+    named_files: Dict[str, Path] = dataclasses.field(default_factory=dict)
+    #: Cases of one identifier: node id -> the folder that has the case's own.
+    folders: Dict[str, str] = dataclasses.field(default_factory=dict)
+    #: The file that has the test of a node id.
+    files: Dict[str, Path] = dataclasses.field(default_factory=dict)
+    #: Marked tests whose call is measured: how often, if that is given.
+    calls: Dict[str, Optional[int]] = dataclasses.field(default_factory=dict)
 
     @property
     def unknown(self) -> Set[str]:
         """What may have cases that nobody knows: with FILE::TEST pytest collects no class."""
         return self.found - self.collected
 
+    def leave_out(
+        self, items: List[pytest.Item], reason_of: Callable[[pytest.Item, Case], str]
+    ) -> None:
+        """Take out the cases for which there is a reason; the header counts them by it.
 
-selection_key = pytest.StashKey[Selection]()
-
-
-def leave_out(
-    config: pytest.Config,
-    items: List[pytest.Item],
-    reason_of: Callable[[pytest.Item, Case], str],
-) -> None:
-    """Take out of a selection the cases for which there is a reason; the header counts them by it.
-
-    ``reason_of`` returns '' for a case that stays.
-    """
-    found = [(item, case_of(item)) for item in items]
-    reasons = [reason_of(item, case) if case is not None else "" for item, case in found]
-    dropped = [item for item, reason in zip(items, reasons) if reason]
-    if dropped:
-        config.stash[selection_key].left_out.update(filter(None, reasons))
-        config.hook.pytest_deselected(items=dropped)
-        items[:] = [item for item, reason in zip(items, reasons) if not reason]
+        ``reason_of`` returns '' for a case that stays.
+        """
+        found = [(item, case_of(item)) for item in items]
+        reasons = [reason_of(item, case) if case is not None else "" for item, case in found]
+        dropped = [item for item, reason in zip(items, reasons) if reason]
+        if dropped:
+            self.left_out.update(filter(None, reasons))
+            dropped[0].config.hook.pytest_deselected(items=dropped)
+            items[:] = [item for item, reason in zip(items, reasons) if not reason]
 
 
 def case_of(item: pytest.Item) -> Optional[Case]:

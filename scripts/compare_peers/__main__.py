@@ -19,10 +19,10 @@ import json
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from typing import Dict, Iterator, List, Optional, Sequence
 
-from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import IMPORT_ROOT
 from ipubench.plugins.record.text import Parser, duration
 from scripts.compare_peers import levels, tables
@@ -37,7 +37,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Measure and print the tables in Markdown."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    cases = _cases(parser, _families(parser, options.families, options.device), options.cases)
+    families = _families(parser, options.families, options.device)
+    cases = _cases(parser, families, options.cases, options.device)
     if options.list:
         print("\n".join(f"{family}: {name}" for family in cases for name in cases[family]))
         return 0
@@ -115,10 +116,10 @@ def _families(
 
 
 def _cases(
-    parser: argparse.ArgumentParser, families: List[str], parts: List[str]
+    parser: argparse.ArgumentParser, families: List[str], parts: List[str], device: str
 ) -> Dict[str, List[str]]:
     """Return the cases to measure by family; a word that names nothing ends the command."""
-    names = {family: FAMILIES[family].names() for family in families}
+    names = {family: FAMILIES[family].names_on(device) for family in families}
     for part in parts:
         if part != "all" and not any(part in name for found in names.values() for name in found):
             parser.error(
@@ -148,7 +149,7 @@ def section(job: Job) -> tables.Section:
 
 def measured(job: Job, command: Sequence[str] = WORKER) -> Iterator[Row]:
     """Yield the rows of a worker; the last one says so if the worker did not end well."""
-    with scratch.nameless_file() as errors:
+    with tempfile.TemporaryFile() as errors:
         worker = subprocess.Popen(
             [*command, json.dumps(dataclasses.asdict(job))],
             cwd=str(IMPORT_ROOT),

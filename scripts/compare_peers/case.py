@@ -82,6 +82,11 @@ class Family(ABC):
     def names(cls) -> List[str]:
         """Return the names of all cases, without importing a framework."""
 
+    @classmethod
+    def names_on(cls, device: str) -> List[str]:
+        """Return the names of the cases of a kind of device."""
+        return cls.names()
+
     @abstractmethod
     def open(self, name: str) -> Case:
         """Return a case, nothing of which is built yet."""

@@ -6,7 +6,8 @@ as its benchmark program runs it (channels last, under torch.compile), OpenVINO 
 hint, and ONNX Runtime on the exported graph. Images and weights have the type that computes;
 OpenVINO takes float32 images and is told the type, and ONNX Runtime, which has no bfloat16 on a
 CPU, always computes in float32. On a GPU the last two give way to torch.compile with CUDA graphs,
-and to TensorRT where torch_tensorrt is installed; all images are there already.
+also with frozen weights, and to TensorRT where torch_tensorrt is installed; all images are there
+already.
 """
 
 from __future__ import annotations
@@ -35,12 +36,13 @@ from scripts.compare_peers.case import (
 )
 
 BATCH_SIZES = (1, 16)
+GPU_BATCH_SIZES = (*BATCH_SIZES, 128)
 ENGINES = ("onednn", "compile", "eager")  # PyTorch's own
 Network = Callable[[], Any]
 
 
 class TorchCnn(Family):
-    """Every host configuration of the PyTorch classifiers, at two batch sizes."""
+    """Every host configuration of the PyTorch classifiers, at two batch sizes or three."""
 
     title = "PyTorch CNN inference"
     unit = "images/s"
@@ -49,7 +51,12 @@ class TorchCnn(Family):
 
     @classmethod
     def names(cls) -> List[str]:
-        return [f"{name}-bs{size}" for name in HOST for size in BATCH_SIZES]
+        return cls.names_on("cpu")
+
+    @classmethod
+    def names_on(cls, device: str) -> List[str]:
+        sizes = BATCH_SIZES if device == "cpu" else GPU_BATCH_SIZES
+        return [f"{name}-bs{size}" for name in HOST for size in sizes]
 
     def __init__(self, conditions: Conditions) -> None:
         import torch
@@ -95,6 +102,7 @@ class TorchCnn(Family):
         if self.conditions.on_gpu:
             graphs = {"mode": "reduce-overhead"}
             found["CUDA graphs"] = partial(self._compiled, plain, config, **graphs)
+            found["CUDA graphs, frozen"] = partial(self._frozen, plain, config, **graphs)
             found["TensorRT"] = partial(self._tensorrt, plain, config)
             return found
         found["OpenVINO, LATENCY"] = partial(self._openvino, plain, config)
@@ -125,6 +133,17 @@ class TorchCnn(Family):
 
         run = torch.compile(self._cast(make), dynamic=False, **how)
         return _program(run, self._channels_last(config))
+
+    def _frozen(self, make: Network, config: Classifier, **how: Any) -> Program:
+        """Return the network compiled with its weights as constants: batch norms are folded."""
+        import torch
+        from torch._inductor import config as inductor
+
+        program = self._compiled(make, config, **how)
+        # Freezing acts only as a global setting while compiling, and only in inference.
+        with inductor.patch(freezing=True), torch.inference_mode():
+            program(1)
+        return program
 
     def _cast(self, make: Network) -> Any:
         import torch

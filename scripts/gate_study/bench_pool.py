@@ -33,10 +33,8 @@ from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure import rounds
 from ipubench.plugins.measure.base import BatchFacts, CaseRun, StepMeter
 from ipubench.plugins.measure.disturbance import STRETCH, Disturbance, is_enough
-from ipubench.plugins.measure.instance import member_key
 from ipubench.plugins.measure.rounds import timed
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.run.results import run_key
 from scripts.gate_study.extra_work import LEVELS, ExtraWork
 from scripts.gate_study.pair_meter import PairMeter
 
@@ -81,7 +79,7 @@ class PoolMeter(StepMeter):
             levels[str(share)] = _rounds(slowed, canary, self.device)
         self.close()
         pytest_benchmark_adapter.leave_out(self.benchmark)
-        self.config.stash[run_key].add(
+        self.case_run.run.add(
             {
                 "type": "pool",
                 "case": self.item.nodeid.split("::")[-1],
@@ -126,7 +124,7 @@ def meter(
 ) -> Iterator[StepMeter]:
     """The study's meter in place of the suite's; the process is tuned in the same way."""
     case_run = CaseRun(request.node, ipubench_case, benchmark, ipubench_device, ipubench_conditions)
-    member = request.config.stash.get(member_key, None)
+    member = case_run.run.member
     measuring = PoolMeter(case_run) if member is None else PairMeter(case_run, member)
     try:
         yield measuring

@@ -10,7 +10,6 @@ work, all on the side here, follow each other in random order. A pool that exist
 
 from __future__ import annotations
 
-import contextlib
 import random
 import sys
 import tempfile
@@ -19,15 +18,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ContextManager, Dict, Iterator, List, Sequence
+from typing import Any, Dict, Iterator, List, Sequence
 
 from ipubench.fixtures.devices.lease import lease
 from ipubench.fixtures.instances.controller import Instances
 from ipubench.fixtures.instances.failures import InstanceError
-from ipubench.fixtures.instances.plan import alone
+from ipubench.fixtures.instances.plan import single_process
+from ipubench.plugins.elsewhere.alternating import HERE, THERE, TwoProcesses
+from ipubench.plugins.elsewhere.remote_case import child_environment
 from ipubench.plugins.gate.adjacent import AdjacentRounds
-from ipubench.plugins.processes.alternating import HERE, THERE, TwoProcesses
-from ipubench.plugins.processes.fresh import fresh_environment
 from ipubench.plugins.record.text import Parser, duration
 from scripts.gate_study.collect import (
     CASES,
@@ -52,12 +51,9 @@ LEASE_SECONDS = 3600.0
 class PoolPair(TwoProcesses):
     """Two processes that measure the same cases, one after another."""
 
-    cases: Sequence[str]
-    folder: Path
-
     def next_case(self) -> str:
         """Return the name of the case whose turn it is, the same one on both sides."""
-        here, there = (str(self._order(name, "case")) for name in (HERE, THERE))
+        here, there = (str(self.order(name, "case")) for name in (HERE, THERE))
         if here != there:
             raise RuntimeError(f"one side is about to measure {here} and the other one {there}")
         return here
@@ -65,35 +61,24 @@ class PoolPair(TwoProcesses):
     def build(self) -> None:
         """Let both sides build and compile, side by side: nothing of it is timed."""
         with ThreadPoolExecutor(2) as both:
-            for built in [both.submit(self._order, name, "build") for name in (HERE, THERE)]:
+            for built in [both.submit(self.order, name, "build") for name in (HERE, THERE)]:
                 built.result()
 
     def measure_level(self, share: float, budget: float) -> AdjacentRounds:
         """Return rounds of which those here have extra work of this share."""
-        self._order(THERE, "level", 0.0)
-        self._order(HERE, "level", share)
+        self.order(THERE, "level", 0.0)
+        self.order(HERE, "level", share)
         return self.measure(budget, PRECISION, None)
 
     def level_facts(self) -> Dict[str, Any]:
         """Return the items of a round and their unit."""
-        facts: Dict[str, Any] = self._order(HERE, "level", 0.0)
+        facts: Dict[str, Any] = self.order(HERE, "level", 0.0)
         return facts
 
     def close_case(self) -> None:
         """Let both sides close their step."""
         for name in (HERE, THERE):
-            self._order(name, "close")
-
-    def _process(self, name: str) -> Instances:
-        program = partial(_command, self.cases, str(self.folder / "results"))
-        plan = alone(name, ROOT, fresh_environment())
-        return Instances(plan, program, self.folder / name.split()[-1])
-
-    def _most_seconds(self) -> float:
-        return MOST_SECONDS
-
-    def _blaming(self, name: str) -> ContextManager[None]:
-        return contextlib.nullcontext()  # an InstanceError says it itself
+            self.order(name, "close")
 
 
 def _command(cases: Sequence[str], results: str, address: str) -> List[str]:
@@ -110,7 +95,14 @@ def measure_pair(
     cases: Sequence[str], here_first: bool, budget: float, folder: Path
 ) -> Iterator[Dict[str, Any]]:
     """Yield a line of the pool for each case. Raises InstanceError where a side fails."""
-    with PoolPair("cpu", lambda text: None, cases, folder) as pair:
+    program = partial(_command, cases, str(folder / "results"))
+    sides = {
+        name: Instances(
+            single_process(name, ROOT, child_environment()), program, folder / name.split()[-1]
+        )
+        for name in (HERE, THERE)
+    }
+    with PoolPair("cpu", lambda text: None, sides, MOST_SECONDS) as pair:
         pair.launch(here_first)
         for _ in cases:
             case = pair.next_case()

@@ -25,13 +25,13 @@ from ipubench.plugins.baseline.runs import read_run
 from ipubench.plugins.baseline.store import load_all, save
 from ipubench.plugins.benchmarks_yml.results import column_lines, csv_text
 from ipubench.plugins.gate import rule as gate
-from ipubench.plugins.record.files import JsonLinesFile
 from ipubench.plugins.record.record import SCALARS, THROUGHPUT, processes_of, record_of
 from ipubench.plugins.record.verdict import COMPARED, Verdict
 from ipubench.plugins.report.markdown import markdown
 from ipubench.plugins.report.page import page
 from ipubench.plugins.report.terminal import summary
-from ipubench.plugins.run.results import Run, SessionResults
+from ipubench.plugins.run.results import Recording, SessionResults
+from ipubench.plugins.selection.selected import Selection
 from ipubench.plugins.web.templates import is_installed
 from tests.support.baselines import A, document, entry, load
 from tests.support.reports import EXPORTS
@@ -154,8 +154,9 @@ def check_that_it_is_refused_or_serves(path: Path) -> None:
     found = differences(loaded, loaded, 0.05)
     report = Report.of(*read_run(path))
     report.judge({one.key.nodeid: one.verdict.as_dict() for one in found})
+    config: Any = None
     results = SessionResults({benchmark["fullname"]: benchmark for benchmark in loaded})
-    assert summary(Run(JsonLinesFile(path), results), 80) or not loaded
+    assert summary(Recording(config, Selection({}, "cpu"), results=results), 80) or not loaded
     assert column_lines(loaded) is not None and csv_text(loaded) is not None
     exported = [make(report.document) for make in EXPORTS.values()]
     for text in (*exported, markdown(report), page(report) if is_installed() else ""):

@@ -238,7 +238,7 @@ def test_a_malformed_file_is_a_usage_error(specs: Specs) -> None:
     (specs.folder / "bad.yml").write_text("net:\n  cmd: x\n  skip: 1\n", encoding="utf-8")
     outcome = specs.run(file="vision/bad.yml").assert_code(4)
     assert [line for line in outcome.lines if line][1:] == []
-    outcome.line("ERROR: vision/bad.yml, line 3: 'net': 'skip' is no key")
+    outcome.line("ERROR: vision/bad.yml, line 3: 'net': 'skip' is not a key")
 
 
 def test_a_file_outside_the_project_and_what_would_run(specs: Specs, tmp_path_factory: Any) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ipubench.fixtures.case.cases import (
     SWEEP,
     USUAL,
-    Family,
+    CaseSet,
     Sweep,
     cases,
     config_hash,
@@ -40,8 +40,8 @@ class Network(CaseConfig):
     micro_batch_size: int = option(1, "images", minimum=1)
 
 
-def identifiers(family: Family) -> List[str]:
-    return [family.identifier(config, NONE) for config, _ in family.points]
+def identifiers(family: CaseSet) -> List[str]:
+    return [family.identifier(config, NONE) for config, _ in family.configurations]
 
 
 @pytest.mark.parametrize(
@@ -53,11 +53,11 @@ def identifiers(family: Family) -> List[str]:
     ],
 )
 def test_a_plain_case_shows_its_name_its_system_and_its_data(config: Sample, name: str) -> None:
-    assert identifiers(Family.of(config, {})) == [name]
+    assert identifiers(CaseSet.of(config, {})) == [name]
 
 
 def test_axes_with_several_values_are_shown_and_data_comes_after_them() -> None:
-    family = Family.of(
+    family = CaseSet.of(
         Sample(name="x"), {"data": ("synthetic", "real"), "mode": ("inference", "training")}
     )
     assert identifiers(family) == [
@@ -79,7 +79,7 @@ def test_axes_with_several_values_are_shown_and_data_comes_after_them() -> None:
         (
             Sweep(Sample(), "batch_size", (1, 4), usual=(1, 2)),
             {},
-            r"@cases\(batch_size=...\): usual has 2, which is none of the values",
+            r"@cases\(batch_size=...\): usual has 2, which is not a value",
         ),
         (
             Sample(),
@@ -98,15 +98,20 @@ def test_what_a_bench_file_declares_is_checked_as_the_command_line_is(
 
 
 def test_a_sweep_shows_its_batch_size_and_marks_its_inner_points() -> None:
-    family = Family.of(Sweep(Network(name="n"), "micro_batch_size", (1, 4, 8)), {})
+    family = CaseSet.of(Sweep(Network(name="n"), "micro_batch_size", (1, 4, 8)), {})
     assert identifiers(family) == ["n-bs1-synthetic", "n-bs4-synthetic", "n-bs8-synthetic"]
-    assert [tier for _, tier in family.points] == [USUAL, SWEEP, USUAL]
+    assert [tier for _, tier in family.configurations] == [USUAL, SWEEP, USUAL]
     sweep = Sweep(Network(name="n"), "micro_batch_size", (1, 4, 8, 64), usual=(1, 8))
-    assert [tier for _, tier in Family.of(sweep, {}).points] == [USUAL, SWEEP, USUAL, SWEEP]
+    assert [tier for _, tier in CaseSet.of(sweep, {}).configurations] == [
+        USUAL,
+        SWEEP,
+        USUAL,
+        SWEEP,
+    ]
 
 
 def test_overrides_are_shown_and_the_number_of_steps_is_not() -> None:
-    family = Family.of(Sample(name="x"), {})
+    family = CaseSet.of(Sample(name="x"), {})
     config = Sample(name="x", batch_size=32, steps=7, precision="32.32", batches_per_step=9)
     changed = frozenset({"batch_size", "steps", "precision", "batches_per_step"})
     assert family.identifier(config, changed) == "x-synthetic-bs32-bps9-32.32"
@@ -127,7 +132,7 @@ def test_an_option_that_was_added_later_changes_a_case_where_it_is_set() -> None
 @example("a/b", "a:b")
 @given(st.text(), st.text())
 def test_identifiers_hold_only_what_k_can_select_and_stay_distinct(one: str, two: str) -> None:
-    family = Family.of(Sample(name="x"), {})
+    family = CaseSet.of(Sample(name="x"), {})
     names = {
         text: family.identifier(Sample(name="x", text=text), frozenset({"text"}))
         for text in (one, two)

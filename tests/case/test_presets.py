@@ -46,7 +46,7 @@ def test_a_preset_has_its_name_and_its_options(path: Path) -> None:
         ("sweep_batch_sizes: [2]", "sweep_batch_sizes: needs batch_sizes, which always run"),
         (
             "micro_batch_size: 4, batch_sizes: [1]",
-            r"mine: micro_batch_size: write batch_sizes: \[4\], which is what decides",
+            r"mine: micro_batch_size: write batch_sizes: \[4\], which takes precedence",
         ),
         ("quick: 1", "mine: quick is true or false"),
     ],
@@ -63,7 +63,7 @@ def test_a_file_that_says_a_name_twice_or_lacks_a_group_is_refused(path: Path) -
     with pytest.raises(ValueError, match="configs.yml, line 3: 'mine' stands twice"):
         load_presets(path, "host", Classifier)
     path.write_text("host: {}\n")
-    with pytest.raises(ValueError, match="line 1: there is no group ipu; there are host"):
+    with pytest.raises(ValueError, match="line 1: no group ipu; there are host"):
         load_presets(path, "ipu", Classifier)
 
 
@@ -80,16 +80,16 @@ def test_an_entry_says_at_which_batch_sizes_it_runs_and_whether_it_is_quick(path
 
 def test_an_entry_without_batch_sizes_runs_as_it_is(path: Path) -> None:
     (sweep,) = presets(path, "micro_batch_size: 4").entries
-    assert [(config.name, tier) for config, tier in sweep.points()] == [("mine", "usual")]
+    assert [(config.name, tier) for config, tier in sweep.configurations()] == [("mine", "usual")]
     assert sweep.quick is False
 
 
 def test_what_the_bench_file_decides_is_refused_in_an_entry(path: Path) -> None:
-    problem = "mine: data: the bench file decides it for the whole group; use --set=data=VALUE"
+    problem = "mine: data: the bench file sets it for the whole group; use --set=data=VALUE"
     with pytest.raises(ValueError, match=f"line 2: {problem}"):
         presets(path, "data: real", refused=("data",))
     other = path.with_name("other.yml")  # a file is read once
-    with pytest.raises(ValueError, match="quick: the bench file decides it for the whole group$"):
+    with pytest.raises(ValueError, match="quick: the bench file sets it for the whole group$"):
         presets(other, "quick: true", refused=("quick",))
 
 

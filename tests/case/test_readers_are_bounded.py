@@ -66,7 +66,7 @@ READERS: Dict[str, str] = {
     "plugins/command_line/set_option.py": "our own table",
     "plugins/compare/operations.py": "traces that this run wrote",
     "plugins/fleet/facts.py": "a file of the kernel",
-    "plugins/processes/other_python.py": "what the user's own interpreter says",
+    "plugins/elsewhere/place.py": "what the user's own interpreter says",
     "plugins/record/pytest_benchmark_adapter.py": "a value of this process",
     "plugins/report/published.py": "our own table",
     "plugins/run/time_spent.py": "a file of the kernel",

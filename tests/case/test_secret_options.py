@@ -9,11 +9,11 @@ from typing import List
 
 import pytest
 
-from ipubench.fixtures.case.cases import Family
+from ipubench.fixtures.case.cases import CaseSet
 from ipubench.fixtures.case.masking import mask_text, remember, secrets_in
 from ipubench.fixtures.case.options import option, secrets_of
 from ipubench.fixtures.runtimes.model_cache import options_of
-from ipubench.plugins.processes import revision
+from ipubench.plugins.elsewhere import revision
 from ipubench.plugins.selection.expand import expand
 from tests.support import instances
 from tests.support.fake_cases import Fake
@@ -93,12 +93,12 @@ def test_a_secret_option_is_in_no_output_and_makes_no_other_case(secretive: Proj
 
 def test_what_a_case_was_given_has_no_secret() -> None:
     words = {"api_token": [f"{CANARY}of-the-option"], "flag": ["yes"]}
-    (case,) = expand(Family.of(Tokened(flavour="sour"), {}), words)
+    (case,) = expand(CaseSet.of(Tokened(flavour="sour"), {}), words)
     assert case.error and case.given == {"--set=api_token=***", "--set=flag=yes"}
 
 
 def test_values_that_no_identifier_shows_are_refused() -> None:
-    family = Family.of(Tokened(), {})
+    family = CaseSet.of(Tokened(), {})
     for case in expand(family, {"api_token": ["one-secret", "another"]}):
         assert case.error == "--set=api_token: cases do not differ by api_token; give one value"
     for case in expand(family, {"api_token": ["", "one-secret"]}):

@@ -14,7 +14,7 @@ from ipubench.bench_inference.validation import Validation
 from ipubench.bench_training import bench_cnn_tensorflow as training
 from ipubench.bench_training.requirements import NEEDS
 from ipubench.bench_training.training import Training
-from ipubench.fixtures.case.cases import Family
+from ipubench.fixtures.case.cases import CaseSet
 from ipubench.fixtures.case.options import option_types
 from ipubench.models.tensorflow.cnn.classification import Network
 from ipubench.plugins.command_line.set_option import convert
@@ -124,7 +124,7 @@ def test_a_training_line_is_a_case_with_its_numbers(name: str, system: str) -> N
     wanted = {**SAME_IN_ALL, **(EFFICIENTNET if "efficient" in name else {}), **OF_MODEL[name]}
     assert {key: getattr(config, key) for key in wanted} == wanted
     assert config.ipus == {"m2000": 4, "pod16": 16}[system]
-    assert Family.of(config, {}).identifier(config, frozenset()) == f"{name}-{system}-real"
+    assert CaseSet.of(config, {}).identifier(config, frozenset()) == f"{name}-{system}-real"
 
 
 def test_an_efficientnet_on_a_pod_runs_one_epoch() -> None:
@@ -333,7 +333,7 @@ def test_options_of_training_are_not_those_of_validation() -> None:
         ("b1/2/rel b2/3/relu b3/3/relu", "'b1/2/rel' .*did you mean b1/2/relu"),
         ("b1/2/relu b2/3/relu b3/6/relu", r"'b3/6/relu' .*\npossible splits: b1/0 b"),
         ("b2/3/relu b1/2/relu b3/3/relu", "'b1/2/relu' comes too late"),
-        ("b2/3/relu b2/3/relu b3/3/relu", "'b2/3/relu' stands there twice"),
+        ("b2/3/relu b2/3/relu b3/3/relu", "'b2/3/relu' is given twice"),
     ],
 )
 @pytest.mark.parametrize("configs", [training.HOST, training.M2000, training.POD16])

@@ -17,7 +17,7 @@ from ipubench.bench_kernels.bench_hmc import Hmc
 from ipubench.bench_kernels.bench_lstm import Lstm
 from ipubench.bench_kernels.bench_lstm_multi import LstmMulti
 from ipubench.bench_kernels.bench_rnn import Rnn
-from ipubench.fixtures.case.cases import USUAL, Family, Sweep, effective_options
+from ipubench.fixtures.case.cases import USUAL, CaseSet, Sweep, effective_options
 from ipubench.fixtures.machine.onednn import Operations
 from ipubench.plugins.selection.expand import expand
 from tests.support.kernels import DATA
@@ -85,7 +85,7 @@ def test_zero_values_are_of_synthetic_batches(config: Any) -> None:
     assert not config.feed(DATA).zero_values
     assert dataclasses.replace(config, use_zero_values=True).feed(DATA).zero_values
     words = {"use_zero_values": ["true"]}
-    family = Family.of(config, {})
+    family = CaseSet.of(config, {})
     (synthetic,) = expand(family, words, data="synthetic")
     (generated,) = expand(family, words, data="generated")
     assert not synthetic.error and "use_zero_values" in synthetic.overrides
@@ -199,7 +199,7 @@ def test_the_original_defaults_of_hmc() -> None:
 
 
 def test_hmc_is_left_out_where_other_data_or_precisions_are_asked_for() -> None:
-    family = Family.of(Hmc(), {})
+    family = CaseSet.of(Hmc(), {})
     (generated,) = expand(family, {}, data="generated")
     assert (generated.excluded, generated.error) == ("--data=generated", "")
     (sixteen,) = expand(family, {}, precision="16.16")
@@ -254,6 +254,6 @@ def test_xla_is_for_dense_layers_beside_slower_operations() -> None:
 def test_the_published_sweep_is_there() -> None:
     marks = inspect.unwrap(bench_lstm_multi.bench_lstm_multi).pytestmark
     (sweep,) = [entry for mark in marks for entry in mark.args if isinstance(entry, Sweep)]
-    points: List[Any] = list(sweep.points())
+    points: List[Any] = list(sweep.configurations())
     assert [config.batch_size for config, _ in points] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
     assert [config.batch_size for config, tier in points if tier == USUAL] == [1, 512]

@@ -7,7 +7,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from ipubench.plugins.processes.other_python import Environment
+from ipubench.plugins.elsewhere.place import Place
 from tests.support.harness import Project, SuiteServer
 
 # Many runs of the suite; the older Python leaves them out (make test38).
@@ -32,14 +32,12 @@ def interpreter(project: Project, variables: str = "", program: str = "") -> str
 
 def test_the_other_environment_keeps_nothing_of_ours() -> None:
     ours = {"PATH": "/bin", "PYTHONPATH": "/sdk/python", "VIRTUAL_ENV": "/here"}
-    other = Environment("/there/python", ["/project", "/plugins"], {})
+    other = Place("/there/python", ["/project", "/plugins"])
     assert other.variables(ours) == {"PATH": "/bin", "PYTHONPATH": "/project:/plugins"}
 
 
 def test_changes_of_versions_are_told() -> None:
-    other = Environment(
-        "", [], {"python": "3.8.18", "torch": "2.0.1", "keras": "2", "numpy": "1.24"}
-    )
+    other = Place("", [], {"python": "3.8.18", "torch": "2.0.1", "keras": "2", "numpy": "1.24"})
     now = {"torch": "2.13.0", "python": "3.11.7", "onnxruntime": "1.31.1", "numpy": "1.24"}
     assert other.changes(now) == (
         "python 3.8.18 -> 3.11.7, torch 2.0.1 -> 2.13.0, keras 2 -> none, "

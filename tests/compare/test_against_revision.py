@@ -11,7 +11,7 @@ from typing import List
 
 import pytest
 
-from ipubench.plugins.processes.revision import find_commit, is_this_checkout
+from ipubench.plugins.elsewhere.revision import find_commit, is_this_checkout
 from tests.run.test_interruption import is_running
 from tests.support.harness import ROOT, SuiteServer, start_pytest
 from tests.support.process_starter import NO_SUITE
@@ -114,8 +114,10 @@ def test_a_revision_that_cannot_alternate_is_measured_in_processes(
     repository: Repository,
 ) -> None:
     repository.replace("fixtures/instances/protocol.py", "\nALTERNATING = 2\n", "\n")
-    repository.replace("plugins/processes/alternating.py", "import ALTERNATING\n", "import CLOSE\n")
-    repository.replace("plugins/processes/alternating.py", "!= ALTERNATING", "!= 7")
+    for name, known in (("alternating", "!="), ("place", "int =")):
+        file = f"plugins/elsewhere/{name}.py"
+        repository.replace(file, "import ALTERNATING\n", "import CLOSE\n")
+        repository.replace(file, f"{known} ALTERNATING", f"{known} 7")
     repository.commit("older")
     repository.git("checkout", "-q", "HEAD~1", "--", ".")
     repository.slow_down(1.25)

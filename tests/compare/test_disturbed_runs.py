@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, List
 
 import pytest
 
 from ipubench.fixtures.case.cases import case_key
 from ipubench.plugins.command_line.words import PART
 from ipubench.plugins.compare import fresh_processes
+from tests.support.command_line import given_options
 from tests.support.harness import Project
 
 CASE = ["-k", "beta-synthetic"]
@@ -135,8 +136,7 @@ class Config:
 
     def __init__(self, gate_time: float, workers: int, shared: bool) -> None:
         measured = {"against": None, "processes": None, "baseline_save": None}
-        self.option = SimpleNamespace(gate_time=gate_time, **measured)
-        self.stash = pytest.Stash()
+        self.option = given_options(gate_time=gate_time, **measured)
         part = {"workercount": workers, PART: {"in_turns": shared}}
         self.workerinput = part if workers else {}
 
@@ -150,8 +150,7 @@ def test_workers_in_turns_have_one_gate_time_together(
 ) -> None:
     config: Any = Config(120.0, workers, shared)
     case = SimpleNamespace(stash={case_key: object()})
-    session: Any = SimpleNamespace(config=config, items=[case] * 12)
-    fresh_processes.share_gate_time(session)
-    time = config.stash[fresh_processes.gate_time_key]
+    items: List[Any] = [case] * 12
+    time = fresh_processes.gate_time_of(config, items)
     time.begin()
     assert time.allows(share - 0.01) and not time.allows(share + 0.01)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, Tuple
+from typing import Any, Dict
+from unittest.mock import Mock
 
 import pytest
 
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.options import CaseConfig
-from ipubench.plugins.command_line.words import above_key
 from ipubench.plugins.compare import explain
-from ipubench.plugins.record.files import JsonLinesFile
-from ipubench.plugins.run.results import Run, SessionResults
+from ipubench.plugins.elsewhere.remote_case import Outcome, RemoteCase
+from tests.support.command_line import given_options
 from tests.support.harness import Project, SuiteServer
 
 # Many runs of the suite; the older Python leaves them out (make test38).
@@ -45,25 +45,27 @@ def test_cases_of_one_identifier_keep_their_traces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = Case(CaseConfig(name="net"), "net")
-    run = Run(JsonLinesFile(tmp_path / "run-1.jsonl"), SessionResults())
     config: Any = SimpleNamespace(
-        stash={above_key: {"a.py::a[net]": "a", "b.py::b[net]": "b"}},
-        option=SimpleNamespace(results_dir=str(tmp_path)),
+        option=given_options(results_dir=str(tmp_path)),
         invocation_params=SimpleNamespace(dir=tmp_path),
     )
 
-    def profiled(*given: Any) -> Tuple[int, str]:
-        (word,) = given[4]
+    folders = {"a.py::a[net]": "a", "b.py::b[net]": "b"}
+    selection = SimpleNamespace(folders=folders)
+    run: Any = SimpleNamespace(path=tmp_path / "run-1.jsonl", progress=Mock(), selection=selection)
+
+    def profiled(remote: RemoteCase, *_: Any) -> Outcome:
+        (word,) = remote.words
         folder = Path(word.partition("=")[2]) / case.id
         folder.mkdir(parents=True)
         (folder / "trace.json").write_text("{}")
-        return 0, ""
+        return Outcome(0, [], [])
 
-    monkeypatch.setattr(explain, "run_case", profiled)
-    monkeypatch.setattr(explain, "most_seconds", lambda *_: None)
-    for nodeid in config.stash[above_key]:
+    monkeypatch.setattr(RemoteCase, "run", profiled)
+    monkeypatch.setattr(RemoteCase, "most_seconds", 60.0)
+    for nodeid in folders:
         item: Any = SimpleNamespace(config=config, nodeid=nodeid)
-        found = explain.Profiler(item, case, run, lambda _: None).explain(both=False)
+        found = explain.Profiler(item, case, run).explain(both=False)
     traces = [*Path(found["folder"]).glob("here/*/net/trace.json")]
     assert len(traces) == 2
     # A trace that cannot be read is named: TensorFlow's is for a person.

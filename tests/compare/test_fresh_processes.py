@@ -10,15 +10,14 @@ import pytest
 
 from ipubench.plugins.compare.fresh_processes import (
     FreshProcesses,
-    GateTime,
-    gate_time_key,
     most_time,
     processes_wanted,
     seconds_of_fresh,
     too_few,
 )
-from ipubench.plugins.run.results import run_key
-from ipubench.plugins.run.time_spent import TimeSpent, spent_key
+from ipubench.plugins.run.gate_time import GateTime
+from ipubench.plugins.run.time_spent import TimeSpent
+from tests.support.command_line import given_options
 
 
 @pytest.fixture
@@ -95,15 +94,13 @@ def test_a_baseline_has_as_many_clean_processes_as_it_can(how: str, wanted: int,
     assert processes.used == used
 
 
-def config(fresh: int = 0, **options: Any) -> Any:
+def config(**options: Any) -> Any:
     given = {
         **{"processes": None, "baseline_save": None, "gate_time": None},
         **{"gate_cap": 12, "budget": 5.0},
         **options,
     }
-    results = SimpleNamespace(fresh={"a.py::a": fresh * [{}]})
-    stash = {run_key: SimpleNamespace(results=results)}
-    return SimpleNamespace(option=SimpleNamespace(**given), stash=stash)
+    return SimpleNamespace(option=given_options(**given))
 
 
 def test_a_baseline_has_nine_processes_unless_their_number_is_given() -> None:
@@ -125,8 +122,11 @@ def test_a_baseline_has_nine_processes_unless_their_number_is_given() -> None:
 def test_too_few_processes_are_named(
     processes: int, fresh: int, gate_time: Optional[float], said: str
 ) -> None:
-    found = config(fresh, processes=processes, gate_time=gate_time)
-    assert too_few(found, "a.py::a") == said
+    run: Any = SimpleNamespace(
+        config=config(processes=processes, gate_time=gate_time),
+        results=SimpleNamespace(fresh={"a.py::a": fresh * [{}]}),
+    )
+    assert too_few(run, "a.py::a") == said
 
 
 @pytest.mark.parametrize(
@@ -152,20 +152,18 @@ def test_a_fresh_process_takes_what_the_run_has_taken_for_its_case() -> None:
     now = [0.0]
     spent = TimeSpent(lambda: now[0], before=2.0)
     parts = {"device": 50.0, "import": 4.0, "build": 1.0, "rounds": 5.0, "compare": 30.0}
-    item: Any = SimpleNamespace(
-        config=SimpleNamespace(stash={spent_key: spent, gate_time_key: GateTime(None, 2)})
-    )
+    run: Any = SimpleNamespace(spent=spent, gate_time=GateTime(None, 2))
 
-    def run(**seconds: float) -> None:
+    def pass_time(**seconds: float) -> None:
         spent.begin_case()
         for part, value in seconds.items():
             spent.enter(part)
             now[0] += value
 
-    run(**parts)
-    assert seconds_of_fresh(item) == 2 + 4 + 1 + 5
+    pass_time(**parts)
+    assert seconds_of_fresh(run) == 2 + 4 + 1 + 5
     # The second case of a run imports nothing; a fresh process of it does.
-    run(build=1.0, rounds=3.0)
-    assert seconds_of_fresh(item) == 2 + 4 + 1 + 3
-    item.config.stash[gate_time_key].beyond = 8.0
-    assert seconds_of_fresh(item) == 2 + 4 + 1 + 3 + 8
+    pass_time(build=1.0, rounds=3.0)
+    assert seconds_of_fresh(run) == 2 + 4 + 1 + 3
+    run.gate_time.beyond = 8.0
+    assert seconds_of_fresh(run) == 2 + 4 + 1 + 3 + 8

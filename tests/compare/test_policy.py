@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ipubench.plugins.compare.policy import marker_thresholds
-from ipubench.plugins.compare.policy_file import Policy, PolicyError
+from ipubench.plugins.gate.policy_file import Policy, PolicyError
 from ipubench.plugins.record.record import METRICS, value_of
 from ipubench.plugins.record.text import GateLimits, fraction, matches
 from tests.support.harness import Project, run_pytest
@@ -121,13 +121,24 @@ def test_an_identifier_is_a_pattern_as_it_stands() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("5%", 0.05), ("0.5%", 0.005), (".5%", 0.005), ("5 %", 0.05), ("150%", 1.5)]
+    ("text", "value"),
+    [
+        ("5%", 0.05),
+        ("0.5%", 0.005),
+        (".5%", 0.005),
+        ("5 %", 0.05),
+        ("150%", 1.5),
+        ("5", 0.05),
+        ("2.5", 0.025),
+    ],
 )
 def test_percentages(text: str, value: float) -> None:
     assert fraction(text) == pytest.approx(value)
 
 
-@pytest.mark.parametrize("text", ["5", "", "%", "0%", "-1%", "1e3%", "nan%", "1001%", "٣%", "5%%"])
+@pytest.mark.parametrize(
+    "text", ["0.05", "", "%", "0%", "-1%", "1e3%", "nan%", "1001%", "٣%", "5%%"]
+)
 def test_what_is_no_percentage_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="percentage"):
         fraction(text)

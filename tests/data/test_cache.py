@@ -46,7 +46,7 @@ def test_without_a_home_folder_there_is_one_message_and_no_folder(
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.setattr(pwd, "getpwuid", unlisted)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(DataError, match=r"no home folder for ~.*; set IPUBENCH_CACHE_DIR to"):
+    with pytest.raises(DataError, match=r"~.* has no home folder; set IPUBENCH_CACHE_DIR to"):
         cache_dir({"IPUBENCH_CACHE_DIR": own})
     assert not list(tmp_path.iterdir())
 

@@ -15,7 +15,7 @@ from typing import Iterator, List
 
 import pytest
 
-from ipubench.fixtures.devices import INHERIT_VARIABLE
+from ipubench.fixtures.devices import HOLDER_VARIABLE
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.lease import lease
 from tests.support.harness import ROOT
@@ -32,7 +32,7 @@ with lease(["dev"], 1):
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("IPUBENCH_LEASE_DIR", str(tmp_path))
-    monkeypatch.delenv(INHERIT_VARIABLE, raising=False)
+    monkeypatch.delenv(HOLDER_VARIABLE, raising=False)
     return tmp_path
 
 
@@ -81,10 +81,10 @@ def test_the_lock_of_a_killed_process_is_taken_over(holder: subprocess.Popen[byt
 def test_a_child_that_measures_for_its_parent_uses_the_parents_device(
     holder: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(INHERIT_VARIABLE, str(os.getppid()))
+    monkeypatch.setenv(HOLDER_VARIABLE, str(os.getppid()))
     with lease(["dev"], 0.1):
         pass
-    monkeypatch.setenv(INHERIT_VARIABLE, str(os.getpid()))
+    monkeypatch.setenv(HOLDER_VARIABLE, str(os.getpid()))
     with pytest.raises(DeviceError), lease(["dev"], 0.1):
         pass
     # A supervisor or a launcher may be between the two.

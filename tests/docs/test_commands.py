@@ -11,6 +11,7 @@ from typing import Iterator, List, Set, Tuple
 
 import pytest
 
+from ipubench.fixtures import command_line
 from ipubench.fixtures.runtimes.torch.options import InferenceOptions
 from tests.support.harness import ROOT, Outcome, Project, run_pytest
 
@@ -59,7 +60,9 @@ def test_each_target_of_make_exists() -> None:
 
 
 def test_each_option_of_a_pytest_command_exists(pytestconfig: pytest.Config) -> None:
-    known: Set[str] = {name.replace("_", "-") for name in vars(pytestconfig.option)}
+    known: Set[str] = {
+        name.replace("_", "-") for name in (*command_line.NAMES, *vars(pytestconfig.option))
+    }
     # Options whose names in the code are other ones, and those of the two other plugins.
     known |= {"set", "collect-only", "junit-xml", "junitxml", "tx", "dist", "color"}
     for page, command in named(r"(?m)^    (pytest .*?)(?:  #.*|  +[a-z].*)?$"):

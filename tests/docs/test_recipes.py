@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import re
-import shlex
 from pathlib import Path
-from typing import List
 
 import pytest
 
-from tests.support.harness import ROOT, Outcome, SuiteServer, run_pytest
-from tests.support.repository import copy_of_the_project
+from tests.support.harness import SuiteServer
+from tests.support.reader import DOCS, Reader, commands
 
-PAGE = (ROOT / "docs" / "how-to" / "recipes.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "how-to" / "recipes.md").read_text(encoding="utf-8")
 ONE, TWO = PAGE.split("\n## ")[1:]
 # Added to a conftest.py, for a comparison that measures no second pair.
 ONE_PAIR = """
@@ -22,29 +18,8 @@ from ipubench.plugins.gate import paired
 
 paired.given_up = lambda usable, measured: measured == 1
 """
-COMMANDS = re.compile(r"^ {8}pytest (.*)$", re.MULTILINE)
 
 pytestmark = [pytest.mark.framework, pytest.mark.slow]
-
-
-class Reader:
-    """Somebody who follows the page, in processes that have a framework."""
-
-    def __init__(self, folder: Path, framework: str) -> None:
-        if importlib.util.find_spec(framework) is None:
-            pytest.skip(f"needs {framework}: make setup installs it")
-        self.folder = copy_of_the_project(folder / "project")
-        self._framework = framework
-
-    def pytest(self, command: str, *smaller: str) -> Outcome:
-        """Run a command of the page, with words that make it take seconds."""
-        environment = {**os.environ, "IPUBENCH_LEASE_DIR": str(self.folder.parent)}
-        words = ("--device=cpu", *shlex.split(command), *smaller)
-        return run_pytest(self.folder, environment, *words, framework=self._framework)
-
-
-def commands(recipe: str) -> List[str]:
-    return COMMANDS.findall(recipe)
 
 
 def test_an_entry_is_measured_and_gated(tmp_path: Path) -> None:
@@ -54,7 +29,7 @@ def test_an_entry_is_measured_and_gated(tmp_path: Path) -> None:
     text = configs.read_text(encoding="utf-8")
     assert text.count("\nhost:\n") == 1
     configs.write_text(text.replace("\nhost:\n", f"\nhost:\n{entry}"), encoding="utf-8")
-    listing, measure, save, gate, against = commands(ONE)
+    listing, measure, save, gate, against = commands(ONE, indent=8)
 
     listed = reader.pytest(f"{listing} -m quick").text
     assert "bench_cnn_torch[resnet50-float32-bs4-synthetic]" in listed
@@ -79,7 +54,7 @@ def test_two_environments_are_compared_at_sizes_of_ones_own(tmp_path: Path) -> N
     # One shows that both sides take turns; three would take half a minute, and judge no better.
     conftest = reader.folder / "conftest.py"
     conftest.write_text(conftest.read_text(encoding="utf-8") + ONE_PAIR, encoding="utf-8")
-    (command,) = commands(TWO)
+    (command,) = commands(TWO, indent=8)
     # Two minutes: on a busy machine one pair takes half of one.
     outcome = reader.pytest(command, "--budget=0.1", "--gate-time=2min")
     assert "lstm-inference-synthetic-bs8-hiddensize256-inputsize80-timesteps50" in outcome.text

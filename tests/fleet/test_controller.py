@@ -10,16 +10,26 @@ from unittest import mock
 
 import pytest
 
+from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.command_line.words import PART, workers_in_turns
 from ipubench.plugins.fleet import controller
 from ipubench.plugins.fleet.distribution import Distribution
 from ipubench.plugins.fleet.local_workers import LocalWorkers
 from ipubench.plugins.fleet.worker import Relay, Worker
 from ipubench.plugins.fleet.xdist_adapter import why_lost
-from ipubench.plugins.run.progress import progress_key
-from ipubench.plugins.run.results import Run, SessionResults, run_key
+from ipubench.plugins.run.results import Recording
+from ipubench.plugins.selection.selected import Selection
+from ipubench.plugins.state import run_key
+from tests.support.command_line import given_options
 
 CASES = ("one", "two", "three")
+
+
+def recording(config: Any) -> Recording:
+    """Return a run, which its configuration knows."""
+    run = Recording(config, Selection({}, "cpu"))
+    config.stash = {run_key: run}
+    return run
 
 
 @pytest.mark.parametrize(
@@ -47,13 +57,13 @@ def test_auto_is_a_worker_for_each_device_that_may_be_used(
     config: Any = SimpleNamespace(
         args=["bench_fake.py"],
         invocation_params=SimpleNamespace(dir=Path("/")),
-        option=SimpleNamespace(device="fake", device_id=device_id),
+        option=given_options(device="fake", device_id=device_id),
     )
     assert controller.automatic_workers(config) == count
 
 
 def local(count: int, device: str = "fake", device_id: Optional[int] = None) -> LocalWorkers:
-    option = SimpleNamespace(device=device, device_id=device_id)
+    option = given_options(device=device, device_id=device_id)
     return LocalWorkers(mock.Mock(option=option), count)
 
 
@@ -83,13 +93,13 @@ def test_what_needs_more_than_the_ipu_of_a_worker_is_left_out(
 ) -> None:
     monkeypatch.setattr("ipubench.fixtures.devices.device_ids", lambda kind: [0, 1])
     found: List[Callable[[Any, Any], str]] = []
-    monkeypatch.setattr(controller, "leave_out", lambda config, items, why: found.append(why))
+    selection: Any = SimpleNamespace(leave_out=lambda items, why: found.append(why))
     for device, count in (("ipu", 1), ("cuda", 2), ("ipu", 2)):
         ours = SimpleNamespace(crew=local(count, device))
         config: Any = SimpleNamespace(
             pluginmanager=mock.Mock(getplugin=mock.Mock(return_value=ours))
         )
-        controller.leave_out_larger(config, [])
+        controller.leave_out_larger(config, [], selection)
     (why,) = found
     for ipus, instances, said in ((1, 1, False), (2, 1, True), (1, 2, True)):
         case = SimpleNamespace(config=SimpleNamespace(ipus=ipus, instances=instances))
@@ -119,8 +129,8 @@ def distributing(most_losses: int, restarts: Optional[str] = None) -> Tuple[Any,
     crew: Any = SimpleNamespace(names=names, most_losses=most_losses, facts={}, turns={})
     crew.devices = dict.fromkeys(names, 1)
     config: Any = SimpleNamespace(
-        option=SimpleNamespace(maxworkerrestart=restarts, each_host=False),
-        stash={progress_key: mock.Mock()},
+        option=given_options(maxworkerrestart=restarts, each_host=False),
+        stash={run_key: mock.Mock(baseline=None)},
     )
     intake = mock.Mock(has_ended=lambda key: False)
     items: List[Any] = [SimpleNamespace(nodeid=case, stash={}) for case in CASES]
@@ -221,8 +231,8 @@ def test_a_worker_ends_once_its_controller_is_silent(monkeypatch: pytest.MonkeyP
 def test_a_worker_runs_what_was_selected_in_that_order(tmp_path: Path) -> None:
     worker = Worker.__new__(Worker)
     worker.host, worker.selections = None, queue.Queue()
-    config: Any = SimpleNamespace(stash={}, option=SimpleNamespace(results_dir="results"))
-    worker.config = config
+    run = recording(SimpleNamespace(option=given_options(results_dir="results")))
+    worker.config = run.config
     journal = str(tmp_path / "results" / "run.jsonl")
     chosen = {"nodeids": ["two", "one", "gone"], "order": ["one", "two"], "suspects": ["two"]}
     worker.selections.put({**chosen, "journal": journal, "alone": False})
@@ -231,16 +241,14 @@ def test_a_worker_runs_what_was_selected_in_that_order(tmp_path: Path) -> None:
     next(around)
     items.remove(first)  # by a plugin of the project
     assert list(around) == [] and items == [second, first] and not worker.alone
-    run = config.stash[run_key]
     assert (run.order, run.results.suspects) == (["one", "two"], ["two"])
-    assert config.option.results_dir == str(tmp_path / "results")
+    assert options_of(run.config).results_dir == str(tmp_path / "results")
 
 
 def test_each_line_travels_once_with_the_next_report() -> None:
     worker = Worker.__new__(Worker)
-    run = Run(Relay(Path("run.jsonl")), SessionResults())
-    config: Any = SimpleNamespace(stash={run_key: run})
-    worker.config = config
+    run = recording(SimpleNamespace())
+    run.journal, worker.config = Relay(Path("run.jsonl")), run.config
     line: Dict[str, Any] = {"type": "outcome", "case": "one", "outcome": "passed"}
     reports = [SimpleNamespace(user_properties=[]) for _ in range(3)]
     run.add(line)

@@ -77,7 +77,7 @@ def test_a_command_reaches_the_hosts_shell_as_it_is(
         ("host id='a b'", "line 1: 'a b' cannot name a host"),
         ("host 'a", "line 1: No closing quotation"),
         ("host env:=x", "line 1: env: needs a name"),
-        ("popen chdir=~nobody-at-all/x", "line 1: there is no home folder for ~nobody-at-all"),
+        ("popen chdir=~nobody-at-all/x", "line 1: ~nobody-at-all has no home folder"),
         ("2*popen id=a\npopen id=a.0", "line 2: a.0 is there twice"),
         ("# nobody", "the file names no host"),
     ],

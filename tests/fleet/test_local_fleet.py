@@ -132,8 +132,8 @@ def test_hosts_judge_and_the_run_reports(project: Project) -> None:
 def test_each_host_measures_each_case_and_a_slow_one_is_named(project: Project) -> None:
     project.add_to_conftest(
         "def pytest_runtest_call(item):\n"
-        "    from ipubench.plugins.run.results import run_key\n"
-        "    item.config.stash[run_key].closing.append('beta was compiled in 2.0 s')\n"
+        "    from ipubench.plugins.state import run_of\n"
+        "    run_of(item.config).closing.append('beta was compiled in 2.0 s')\n"
     )
     hosts = hosts_file(project, a="", b="env:IPUBENCH_FAKE_SLOWDOWN=1.25", c="")
     words = ("-k", "bs8 or beta or delta", "--set=noise=0.01", "--each-host")

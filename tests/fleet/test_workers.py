@@ -314,7 +314,7 @@ def test_what_a_worker_starts_is_no_worker(project: Project) -> None:
         "@pytest.fixture(autouse=True)\n"
         "def elsewhere(request, monkeypatch, tmp_path):\n"
         "    monkeypatch.chdir(tmp_path)\n"
-        "    assert __import__('os').path.isdir(request.config.option.results_dir)\n"
+        "    assert __import__('os').path.isdir(request.config.option.ipubench_results_dir)\n"
     )
     project.run("-k", "beta", "-n", "2").assert_code(0)
 

@@ -11,9 +11,9 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 
+from ipubench.plugins.elsewhere.alternating import HERE, THERE
 from ipubench.plugins.gate import paired
 from ipubench.plugins.gate.adjacent import AdjacentRounds, Side
-from ipubench.plugins.processes.alternating import HERE, THERE
 from ipubench.plugins.record.verdict import INCONCLUSIVE, REGRESSED
 from scripts.gate_study import pairs
 from scripts.gate_study.collect_pairs import PoolPair
@@ -114,15 +114,15 @@ def test_the_study_prints_its_tables(
 class Scripted(PoolPair):
     """Sides that take a second and the extra work that was ordered."""
 
-    def _order(self, name: str, order: str, argument: Any = None) -> Any:
+    def order(self, name: str, order: str, argument: Any = None) -> Any:
         work: Dict[str, float] = self.__dict__.setdefault("work", {})
         if order == "level":
             work[name] = argument
         return 1.0 + work.get(name, 0.0)
 
 
-def test_extra_work_is_here_alone(tmp_path: Path) -> None:
-    sides = Scripted("fake", lambda text: None, [], tmp_path)
+def test_extra_work_is_here_alone() -> None:
+    sides = Scripted("fake", lambda text: None, {}, 60.0)
     for share in (0.05, 0.0):
         found = sides.measure_level(share, budget=60.0)
         assert found.stopped_by == "precision"

@@ -18,7 +18,7 @@ from ipubench.fixtures.devices.cpu import THREAD_VARIABLES
 from ipubench.fixtures.instances import controller, protocol
 from ipubench.fixtures.instances.controller import Instances
 from ipubench.fixtures.instances.failures import InstanceError
-from ipubench.fixtures.instances.plan import Launcher, Plan, alone
+from ipubench.fixtures.instances.plan import Launcher, Plan, single_process
 from ipubench.fixtures.instances.protocol import TOKEN_VARIABLE, send
 from tests.machine.test_process import runs
 from tests.support.harness import ROOT
@@ -82,14 +82,14 @@ def test_a_stranger_is_turned_away_and_answers_come_in_order(
     assert not instances.idle
     instances.start()
     assert instances.idle and not (folder / "instance-2.log").exists()
-    assert instances.order("run", 7) == [[rank, {"run": 7}] for rank in range(3)]
+    assert instances.command("run", 7) == [[rank, {"run": 7}] for rank in range(3)]
     # A line of the log is shown and is no answer.
     assert capsys.readouterr().out == "half way\n"
-    assert instances.order_each("save_graph", ["x", None, 7])[2] == [2, {"save_graph": 7}]
+    assert instances.command_each("save_graph", ["x", None, 7])[2] == [2, {"save_graph": 7}]
     assert "joined" in (folder / "launcher.log").read_text()
     pid = instances.pids[0]
     assert instances.pids == [pid] * 3 and pid != os.getpid()
-    assert instances.order("close") and instances.close() == 0
+    assert instances.command("close") and instances.close() == 0
     assert not runs(pid)
     assert not folder.parent.exists()
 
@@ -99,7 +99,7 @@ def test_a_killed_launcher_is_named(instances: Instances, monkeypatch: pytest.Mo
     os.kill(instances.pids[0], 9)
     monkeypatch.setattr(controller, "send", Mock(side_effect=BrokenPipeError))
     with pytest.raises(InstanceError, match=r"\(mpirun was killed by SIGKILL\)"):
-        instances.order("build")
+        instances.command("build")
     assert not instances.idle
 
 
@@ -112,7 +112,7 @@ def pair(folder: Path) -> Iterator[Pair]:
     near, far = zip(*(Pipe() for _ in range(2)))
     plan = Plan(Launcher("mpirun", ()), 2, (), 2, one_job=False)
     found = Instances(plan, lambda address: [], folder)
-    found._members.update(enumerate(near))
+    found._connections.update(enumerate(near))
     yield found, list(far)
     for end in far:
         end.close()
@@ -127,7 +127,7 @@ def test_one_that_has_closed_may_be_gone_before_the_others_have(
         send(end, {"answer": rank})
         end.close()
     monkeypatch.setattr(controller, "wait", lambda connections, seconds: connections[-1:])
-    assert instances.order("close") == [0, 1]
+    assert instances.command("close") == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -150,8 +150,16 @@ def test_one_that_fails_ends_all_and_is_named(
     for end in far:
         end.close()
     with pytest.raises(InstanceError, match=message):
-        instances.order("run", 7)
+        instances.command("run", 7)
     assert not instances.idle
+
+
+def test_what_an_instance_reports_is_its_reason(pair: Pair) -> None:
+    instances, far = pair
+    send(far[1], {"error": "no layer\nmore"})
+    with pytest.raises(InstanceError) as caught:
+        instances.command("run", 7)
+    assert caught.value.said == "no layer"
 
 
 def test_one_that_says_too_much_has_failed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +167,7 @@ def test_one_that_says_too_much_has_failed(pair: Pair, monkeypatch: pytest.Monke
     instances, far = pair
     far[1].send_bytes(b" " * 101)
     with pytest.raises(InstanceError, match="^instance 2 of 2 "):
-        instances.order("run", 7)
+        instances.command("run", 7)
 
 
 def test_the_one_that_takes_too_long_is_named(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +175,7 @@ def test_the_one_that_takes_too_long_is_named(pair: Pair, monkeypatch: pytest.Mo
     instances, far = pair
     send(far[0], {"answer": 1})
     with pytest.raises(InstanceError, match=r"^instance 2 of 2 .*\(run\)"):
-        instances.order("run", 7, seconds=0.0)
+        instances.command("run", 7, seconds=0.0)
     assert not instances.idle
 
 
@@ -177,7 +185,7 @@ def test_after_ctrl_c_they_are_not_idle(pair: Pair, monkeypatch: pytest.MonkeyPa
     assert instances.idle
     monkeypatch.setattr(controller, "receive", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        instances.order("run", 7)
+        instances.command("run", 7)
     assert not instances.idle
 
 
@@ -187,10 +195,10 @@ from ipubench.fixtures.instances.instance import Instance
 instance = Instance(sys.argv[1], os.environ)
 assert (instance.rank, instance.count, instance.alternates) == (0, 1, True)
 while True:
-    order, argument = instance.next_order()
+    order, argument = instance.next_command()
     if order == "kill":
         os.kill(os.getpid(), 9)
-    instance.answer([os.getcwd(), os.environ["SIDE"], argument])
+    instance.reply([os.getcwd(), os.environ["SIDE"], argument])
     if order == "close":
         sys.exit(7)
 """
@@ -198,15 +206,15 @@ while True:
 
 def alone_in(folder: Path, program: str = ALONE) -> Instances:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "SIDE": "there"}
-    plan = alone("the process there", folder, environment)
+    plan = single_process("the process there", folder, environment)
     return Instances(plan, lambda address: [sys.executable, "-c", program, address], folder / "log")
 
 
 def test_a_process_without_a_launcher_runs_where_and_with_what_it_is_told(tmp_path: Path) -> None:
     process = alone_in(tmp_path)
     process.start()
-    assert process.order("round", 7) == [[str(tmp_path), "there", 7]]
-    process.order("close")
+    assert process.command("round", 7) == [[str(tmp_path), "there", 7]]
+    process.command("close")
     assert process.close() == 7
 
 
@@ -215,11 +223,13 @@ def test_a_process_without_a_launcher_that_ends_or_is_killed_says_so(tmp_path: P
     with pytest.raises(InstanceError, match="    no such module$") as caught:
         process.start()
     assert caught.value.why.startswith("the process there ended with exit code 1 ")
+    found = (caught.value.name, caught.value.said, caught.value.lines)
+    assert found == ("the process there", "", ["no such module"])
     assert process.close() is None, "nothing is left to be closed"
     process = alone_in(tmp_path)
     process.start()
     with pytest.raises(InstanceError) as caught:
-        process.order("kill")
+        process.command("kill")
     assert caught.value.why.startswith(
         f"the process there (process {process.pids[0]}) was killed by SIGKILL "
     )

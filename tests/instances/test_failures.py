@@ -9,7 +9,7 @@ from typing import Any, List
 import pytest
 
 from ipubench.fixtures.instances.failures import Failures
-from ipubench.fixtures.instances.plan import Launcher, Plan, alone
+from ipubench.fixtures.instances.plan import Launcher, Plan, single_process
 
 
 def launcher_in(folder: Path) -> Any:
@@ -33,7 +33,7 @@ def test_before_they_have_begun_the_log_of_one_that_said_something_tells_why(
     assert what.startswith("mpirun ended with exit code 3 before") and log == launcher.log
     together.log(1).write_text("there is no such module\n")
     assert together.not_begun(launcher) == (what, together.log(1))
-    by_itself = Failures(alone("the process there", tmp_path, {}), tmp_path, [0])
+    by_itself = Failures(single_process("the process there", tmp_path, {}), tmp_path, [0])
     assert by_itself.not_begun(launcher)[0].startswith("the process there ended with exit code 3 ")
 
 

@@ -11,10 +11,10 @@ import pytest
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.instances.hosts import (
     listening_address,
-    mpirun_words,
+    mpirun_arguments,
     named_hosts,
     place_on_host,
-    poprun_words,
+    poprun_arguments,
 )
 from ipubench.fixtures.instances.plan import own_share
 
@@ -94,11 +94,11 @@ def test_open_mpi_is_told_which_variables_to_hand_over(
     program = tmp_path / "mpirun"
     program.write_text(f"#!/bin/sh\necho '{version}'\n")
     program.chmod(0o755)
-    words = mpirun_words(str(program), ["--host", "a"], ENVIRON)
+    words = mpirun_arguments(str(program), ["--host", "a"], ENVIRON)
     assert " ".join(words) == f"--host a {more}".strip()
     program.unlink()
     with pytest.raises(CaseError, match="mpirun --version"):
-        mpirun_words(str(program), ["--host", "a"], ENVIRON)
+        mpirun_arguments(str(program), ["--host", "a"], ENVIRON)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_open_mpi_is_told_which_variables_to_hand_over(
 def test_poprun_is_told_once_which_variables_to_hand_over(
     words: List[str], expected: List[str]
 ) -> None:
-    assert poprun_words(words, ENVIRON) == expected
+    assert poprun_arguments(words, ENVIRON) == expected
 
 
 def test_an_instance_takes_its_share_of_its_hosts_cores(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ def member(rank: int = 0, remote: bool = False, said: Optional[Mock] = None) -> 
     """Return an instance that has introduced itself; ``said`` gets its messages."""
     found = Instance.__new__(Instance)
     if said is not None:
-        found._say = said  # type: ignore[method-assign]
+        found._send = said  # type: ignore[method-assign]
     found.rank, found.remote, found.failed = rank, remote, False
     found._takes_share = False
     return found
@@ -57,7 +57,7 @@ def test_one_instance_leads_each_host_on_which_the_run_is_not(
     remote: bool, place: Optional[Tuple[int, int]], leads: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(instance, "place_on_host", lambda: place)
-    assert member(remote=remote).leads_its_host == leads
+    assert member(remote=remote).is_first_on_other_host == leads
 
 
 def test_a_log_that_leads_elsewhere_is_not_written(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_log_that_leads_elsewhere_is_not_written(tmp_path: Path) -> None:
     one.log = tmp_path / "log"
     one.log.symlink_to("other")
     with pytest.raises(CaseError, match="log"):
-        one.settle()
+        one.set_up()
     assert not (tmp_path / "other").exists()
     assert one.failed
 
@@ -118,7 +118,7 @@ def test_an_instance_is_told_its_place(listener: Listener) -> None:
     assert list(map(json.loads, run.heard)) == [{"rank": 1, "pid": os.getpid()}]
     assert (one.log, one.cores, one.rank, one.count) == (Path("/logs/instance-2.log"), [3], 1, 2)
     assert (one.exchange, one.alternates, one.remote) == ("", False, False)
-    assert not one.obey({}), "the run has hung up"
+    assert not one.serve_commands({}), "the run has hung up"
     one.connection.close()
 
 
@@ -165,7 +165,7 @@ def test_after_its_last_order_an_instance_removes_a_log_that_only_it_can(
     near, one.connection = Pipe()
     for order in ({"run": 7}, {"close": None}):
         send(near, order)
-    assert one.obey({"run": lambda batches: 2 * batches, "close": lambda _: None})
+    assert one.serve_commands({"run": lambda batches: 2 * batches, "close": lambda _: None})
     assert [receive(near), receive(near)] == [{"answer": 14}, {"answer": None}]
     assert one.log.exists() == (tmp_path / "results").exists() == (not remote)
 
@@ -183,7 +183,7 @@ def test_an_instance_that_takes_its_share_has_the_threads_of_no_other_host(
     one = member(remote=True)
     one._takes_share = True
     one.log = tmp_path / "made" / "log"
-    one.settle()
+    one.set_up()
     assert written == [[0, 1], 1, 2] and one.cores == [0, 1] and not one.failed
     assert one.log.parent.stat().st_mode & 0o777 == 0o700
     assert not set(THREAD_VARIABLES).intersection(os.environ)
@@ -194,7 +194,7 @@ def test_only_the_first_reason_of_a_failure_is_told_and_nobody_need_hear_it() ->
     near, one.connection = Pipe()
     one.fail("there is no memory")
     one.fail("and so nothing is built")
-    one.answer(7)
+    one.reply(7)
     assert [receive(near), receive(near)] == [{"error": "there is no memory"}, {"answer": 7}]
     near.close()
-    one.answer(7)
+    one.reply(7)

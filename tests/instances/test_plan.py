@@ -108,7 +108,7 @@ def test_our_own_launcher_is_taken_whatever_is_installed(installed: Any) -> None
     installed("torchrun", "mpirun")
     found = host_launcher(3)
     assert found.name == "processes"
-    assert found.words == (sys.executable, "-I", str(PROGRAM), "-n", "3")
+    assert found.arguments == (sys.executable, "-I", str(PROGRAM), "-n", "3")
 
 
 def test_mpirun_is_taken_where_it_is_asked_for(
@@ -118,7 +118,7 @@ def test_mpirun_is_taken_where_it_is_asked_for(
     with pytest.raises(CaseError, match="IPUBENCH_LAUNCHER=mpirun"):
         host_launcher(2)
     folder = installed("mpirun")
-    assert host_launcher(3).words == (str(folder / "mpirun"), "-n", "3")
+    assert host_launcher(3).arguments == (str(folder / "mpirun"), "-n", "3")
     elsewhere = plan(config(), "cpu", {1000}, ["--host", "a,b"])
     assert elsewhere.launcher.hosts == ("a", "b")
     # Each host shares its own cores, however many this one has.
@@ -141,7 +141,7 @@ def test_a_launcher_that_cannot_be_used_is_refused(
 
 def test_poprun_gets_the_options_of_the_published_commands(installed: Any) -> None:
     found = poprun(4, 4, 4)
-    assert found.words == (
+    assert found.arguments == (
         *("poprun", "--numa-aware=yes", "--num-replicas=4", "--num-instances=4"),
         "--ipus-per-replica=4",
     )
@@ -188,8 +188,8 @@ def quota(monkeypatch: pytest.MonkeyPatch) -> Callable[[Optional[float]], None]:
 @pytest.mark.usefixtures("quota")
 def test_a_host_runs_as_many_as_it_has_cores() -> None:
     found = plan(config(), "cpu", {1000, 1001, 1002})
-    assert (found.asked, found.ran, found.one_job) == (4, 3, False)
-    assert found.launcher.words[-2:] == ("-n", "3")
+    assert (found.requested, found.ran, found.one_job) == (4, 3, False)
+    assert found.launcher.arguments[-2:] == ("-n", "3")
     assert found.describe() == {
         "asked": 4,
         "ran": 3,
@@ -214,16 +214,16 @@ def test_a_quota_leaves_as_many_cores_to_all_instances(
 def test_replicas_that_train_together_are_one_job_of_a_host() -> None:
     together = config(processes=2, data_parallel=True)
     found = plan(together, "cpu", {1000, 1001, 1002})
-    assert (found.asked, found.ran, found.one_job, found.exchanges) == (2, 2, True, True)
+    assert (found.requested, found.ran, found.one_job, found.exchanges) == (2, 2, True, True)
     with pytest.raises(CaseError, match="replicas=2 .*--set=replicas=1"):
         plan(together, "cpu", {1000})
 
 
 def test_an_ipu_shares_the_replicas_of_one_job() -> None:
     found = plan(config(replicas=8, shards=2), "ipu", {0})
-    assert (found.asked, found.ran, found.cores, found.one_job) == (4, 4, (), True)
+    assert (found.requested, found.ran, found.cores, found.one_job) == (4, 4, (), True)
     assert not found.exchanges, "IPUs do it themselves"
-    assert found.launcher.words[-3:] == (
+    assert found.launcher.arguments[-3:] == (
         *("--num-replicas=8", "--num-instances=4", "--ipus-per-replica=2"),
     )
     assert found.describe() == {"asked": 4, "ran": 4, "launcher": "poprun"}

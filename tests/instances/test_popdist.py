@@ -15,7 +15,11 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.images.feed import ImageFeed
 from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.instances.plan import poprun, rank
-from ipubench.fixtures.runtimes.data_parallel import join, local_replicas, popdist_instance
+from ipubench.fixtures.runtimes.data_parallel import (
+    initialise_popdist,
+    local_replicas,
+    popdist_instance,
+)
 from ipubench.fixtures.runtimes.torch.ipu_options import _start as start_options
 from tests.doubles import popdist as double
 from tests.doubles import poptorch as poptorch_double
@@ -49,7 +53,7 @@ def test_the_stand_in_offers_what_popdist_has() -> None:
 
 def test_poprun_has_the_options_that_are_given() -> None:
     launcher = poprun(4, 4, 2, ["--host=localhost"])
-    given = [re.sub("=.*", "", word) for word in launcher.words[1:]]
+    given = [re.sub("=.*", "", word) for word in launcher.arguments[1:]]
     assert len(given) == 6 and launcher.hosts == ("localhost",)
     assert set(given) <= set(described()["poprun"]["options"])
 
@@ -93,10 +97,10 @@ def test_a_process_that_poprun_has_not_started_is_alone(
     job: double.Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job.started = False
-    assert (popdist_instance(), join(), local_replicas(4)) == (None, None, 4)
+    assert (popdist_instance(), initialise_popdist(), local_replicas(4)) == (None, None, 4)
     assert "init" not in job.names()
     monkeypatch.setitem(sys.modules, "popdist", None)
-    assert (popdist_instance(), join(), local_replicas(4)) == (None, None, 4)
+    assert (popdist_instance(), initialise_popdist(), local_replicas(4)) == (None, None, 4)
 
 
 @pytest.mark.framework

@@ -23,12 +23,12 @@ class Members:
         self.answers, self.idle, self.pids = answers, True, [11, 12]
         self.orders: List[Tuple[str, Any]] = []
 
-    def order(self, name: str, argument: Any = None) -> List[Any]:
+    def command(self, name: str, argument: Any = None) -> List[Any]:
         self.orders.append((name, argument))
         return self.answers.get(name, [None, None])
 
-    def order_each(self, name: str, arguments: Sequence[Any]) -> List[Any]:
-        return self.order(name, arguments)
+    def command_each(self, name: str, arguments: Sequence[Any]) -> List[Any]:
+        return self.command(name, arguments)
 
     def close(self) -> None:
         self.orders.append(("hang up", None))

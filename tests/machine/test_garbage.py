@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from ipubench.fixtures.machine.garbage import without_collecting
+from ipubench.fixtures.machine.garbage import without_garbage_collection
 
 PROGRAM = """
 import atexit, gc
-from ipubench.fixtures.machine.garbage import end_without_collecting
+from ipubench.fixtures.machine.garbage import exit_without_garbage_collection
 
 class Cycle:
     def __init__(self):
@@ -21,8 +21,8 @@ class Cycle:
         print("collected")
 
 gc.disable()
-end_without_collecting()
-end_without_collecting()
+exit_without_garbage_collection()
+exit_without_garbage_collection()
 atexit.register(print, "exit handler")
 Cycle()
 """
@@ -37,7 +37,7 @@ def test_collecting_is_afterwards_as_it_was(enabled: bool) -> None:
     was = gc.isenabled()
     try:
         (gc.enable if enabled else gc.disable)()
-        with pytest.raises(ValueError), without_collecting():
+        with pytest.raises(ValueError), without_garbage_collection():
             assert not gc.isenabled()
             raise ValueError
         assert gc.isenabled() is enabled

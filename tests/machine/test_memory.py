@@ -111,7 +111,7 @@ def test_the_peak_of_another_process_can_be_forgotten() -> None:
         process.stdout.readline()
         grown = memory.peak(str(process.pid))
         assert grown is not None and grown > 200 << 20
-        memory.forget_peak(str(process.pid))
+        memory.reset_peak(str(process.pid))
         assert (memory.peak(str(process.pid)) or grown) < 100 << 20
         process.communicate()
     assert memory.peak(str(process.pid)) is None

@@ -17,7 +17,7 @@ import pytest
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.machine.loopback import check_port
-from ipubench.fixtures.machine.process import ServerProcess, answers, free_port
+from ipubench.fixtures.machine.process import ServerProcess, accepts_connections, free_port
 from tests.support.harness import ROOT
 
 pytestmark = pytest.mark.skipif(
@@ -59,7 +59,7 @@ def started(folder: Path) -> ServerProcess:
     (folder / "kept").write_text("x")
     process = server_process(folder, [sys.executable, "-c", SERVER, str(port)])
     process.start()
-    process.wait_until(lambda: answers(port), 30)
+    process.wait_until(lambda: accepts_connections(port), 30)
     return process
 
 
@@ -180,12 +180,12 @@ def test_what_cannot_be_started_is_one_message(tmp_path: Path) -> None:
 def test_ports(monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
     check_port(port, "port")
-    assert not answers(port)
+    assert not accepts_connections(port)
     with socket.create_server(("127.0.0.1", port)) as listener:
         with pytest.raises(CaseError, match=f"port={port}"):
             check_port(port, "port")
-        assert answers(port)
-        listener.accept()[0].close()  # the connection of answers
+        assert accepts_connections(port)
+        listener.accept()[0].close()  # the connection of accepts_connections
         with socket.create_connection(("127.0.0.1", port)) as client:
             listener.accept()[0].close()
             assert not client.recv(1)

@@ -67,11 +67,11 @@ def test_a_process_that_ends_leaves_nothing(tmp_path: Path) -> None:
 
 def test_what_a_killed_process_left_goes_with_the_next_run(tmp_path: Path) -> None:
     with maker() as (process, path), scratch.folder("test") as ours:
-        scratch.remove_left()
+        scratch.remove_leftovers()
         assert path.is_dir() and ours.is_dir()  # both processes live
         process.send_signal(signal.SIGKILL)
         process.wait()
-        scratch.remove_left()
+        scratch.remove_leftovers()
         assert not path.exists() and ours.is_dir()
 
 
@@ -84,10 +84,10 @@ def test_what_is_not_ours_or_new_is_left(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / f"{scratch.PREFIX}shared").mkdir()
     (tmp_path / f"{scratch.PREFIX}shared").chmod(0o777)
     os.mkfifo(tmp_path / f"{scratch.PREFIX}pipe")
-    scratch.remove_left()
+    scratch.remove_leftovers()
     (tmp_path / f"{scratch.PREFIX}new").mkdir(mode=0o700)  # its maker will lock it
     monkeypatch.setattr(scratch, "NEW_SECONDS", 10.0)
-    scratch.remove_left()
+    scratch.remove_leftovers()
     assert (target / "precious").exists()
     assert len(list(tmp_path.iterdir())) == 6
 

@@ -16,8 +16,11 @@ from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.options import CaseConfig
 from ipubench.plugins.command_line.words import looking_inside_arguments
 from ipubench.plugins.measure.looking_inside import choose_folders, folder_of
+from ipubench.plugins.run.results import Recording
 from ipubench.plugins.selection.expand import parametrize_cases
-from ipubench.plugins.selection.selected import Selection, selection_key
+from ipubench.plugins.selection.selected import Selection
+from ipubench.plugins.state import run_key
+from tests.support.command_line import given_options
 from tests.support.harness import Project
 
 
@@ -37,8 +40,7 @@ def test_cases_of_one_identifier_leave_nothing_in_one_folder(
 ) -> None:
     root = "reports"
     config: Any = SimpleNamespace(
-        stash={},
-        option=SimpleNamespace(profile=root, save_graph=None),
+        option=given_options(profile=root, save_graph=None),
         invocation_params=SimpleNamespace(dir=tmp_path),
     )
     (tmp_path / "elsewhere").mkdir()
@@ -51,30 +53,32 @@ def test_cases_of_one_identifier_leave_nothing_in_one_folder(
         )
         for function, name in (("a.py::bench_a", "net"), ("b.py::bench_b", "net"), ("b.py::b", "x"))
     ]
-    session: Any = SimpleNamespace(config=config, items=items)
-    choose_folders(session)
+    run: Any = Recording(config, Selection({}, "cpu"))
+    config.stash = {run_key: run}
+    choose_folders(run, items)
     folders = [folder_of("--profile", root, item) for item in items]
     assert len({*folders}) == 3 and folders[2] == tmp_path / root / "x"
     # Another process that measures one of them leaves it in the same folder.
     for item, folder in zip(items, folders):
-        assert looking_inside_arguments(config, item.nodeid) == [f"--profile={folder.parent}"]
-    choose_folders(SimpleNamespace(config=config, items=items[:1]))  # type: ignore[arg-type]
+        own = run.selection.folders.get(item.nodeid, "")
+        assert looking_inside_arguments(config, own) == [f"--profile={folder.parent}"]
+    choose_folders(run, items[:1])
     assert folder_of("--profile", root, items[0]) == tmp_path / root / "net"
 
 
 def only_case(config: CaseConfig, device: str, profile: Optional[str], **given: List[str]) -> Case:
     """Return the case of a configuration that is collected for a device."""
     made: List[Any] = []
-    option = SimpleNamespace(profile=profile, data=None, precision=None)
+    option = given_options(profile=profile, data=None, precision=None)
     metafunc: Any = SimpleNamespace(
         definition=SimpleNamespace(
             nodeid="b.py::bench_b", iter_markers=lambda _: [pytest.mark.cases(config).mark]
         ),
-        config=SimpleNamespace(option=option, stash={selection_key: Selection(given, device)}),
+        config=SimpleNamespace(option=option),
         fixturenames=(),
         parametrize=lambda _, values, indirect: made.extend(values),
     )
-    parametrize_cases(metafunc)
+    parametrize_cases(metafunc, Selection(given, device))
     ((case,),) = [parameter.values for parameter in made]
     assert isinstance(case, Case)
     return case
@@ -124,4 +128,4 @@ def test_a_folder_that_cannot_be_made_ends_the_run_before_it_measures(project: P
 
 def test_a_runtime_without_a_graph_says_so(project: Project) -> None:
     outcome = project.run("--save-graph=graphs", "-k", "beta-synthetic").assert_code(1)
-    outcome.line("--save-graph: FakeStep has no graph that can be saved")
+    outcome.line("--save-graph: FakeStep has no graph to save")

@@ -20,6 +20,7 @@ from ipubench.plugins.measure.alternating import (
 from ipubench.plugins.measure.peaks import Peaks
 from ipubench.plugins.measure.rounds import Calibrated, Limits
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
+from tests.support.command_line import given_options
 
 
 class Member:
@@ -29,10 +30,10 @@ class Member:
         self._orders = list(orders)
         self.answers: List[Any] = []
 
-    def next_order(self) -> Optional[Tuple[str, Any]]:
+    def next_command(self) -> Optional[Tuple[str, Any]]:
         return self._orders.pop(0) if self._orders else None
 
-    def answer(self, value: Any) -> None:
+    def reply(self, value: Any) -> None:
         self.answers.append(value)
 
 
@@ -82,13 +83,13 @@ def test_threads_that_spin_after_their_work_are_waited_for(
 def test_calls_of_the_length_that_both_sides_take_were_rounds_already(
     ordered: int, rounds: List[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def calibrate(step: Any, clock: Any, most_seconds: float) -> Calibrated:
+    def calibrate(step: Any, clock: Any, target: float, most_seconds: float) -> Calibrated:
         step.batches_per_step = 10
         return Calibrated([0.1], batches=30)
 
     monkeypatch.setattr(meter, "calibrate", calibrate)
     device, member = FakeDevice(0), Member(("warm_up", ordered))
-    config = SimpleNamespace(option=SimpleNamespace(budget=5.0))
+    config = SimpleNamespace(option=given_options(budget=5.0))
     case_run: Any = SimpleNamespace(
         item=SimpleNamespace(config=config), case=None, benchmark=None, device=device
     )

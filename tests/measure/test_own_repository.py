@@ -242,7 +242,7 @@ def test_options_without_anything_to_act_on_are_refused(own: OwnProject) -> None
             ["-k", "no_case or test_nothing or stopped or pedantic", "-rA"],
             1,
             [
-                "test_no_case is no case: declare some with @cases",
+                "test_no_case is not a case: declare some with @cases",
                 "test_stopped: not recorded: a round took no time",
                 "PASSED tests/test_own.py::test_pedantic",
                 "3 passed, 8 deselected",

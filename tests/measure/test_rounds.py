@@ -204,10 +204,25 @@ def test_the_stop_rule(seconds: List[float], limits: Limits, reason: str) -> Non
     assert stop_reason(seconds, limits) == reason
 
 
+@pytest.mark.parametrize(
+    ("budget", "seconds", "reason"),
+    [(0.01, 0.01, "disturbed"), (0.99, 0.99, "disturbed"), (1.0, 2.9, ""), (1.0, 3.1, "disturbed")],
+)
+def test_disturbed_rounds_stretch_a_budget_unless_it_is_short(
+    budget: float, seconds: float, reason: str
+) -> None:
+    assert stop_reason([seconds / 3] * 3, Limits(budget), clean_of=lambda rounds: []) == reason
+
+
+@pytest.mark.parametrize(("budget", "seconds"), [(0.01, 0.001), (0.5, 0.05), (1.0, 0.1), (5, 0.1)])
+def test_a_round_is_short_if_the_budget_is(budget: float, seconds: float) -> None:
+    assert measure.target_seconds(budget) == pytest.approx(seconds)
+
+
 def test_canaries_take_a_part_of_the_budget() -> None:
     unequal = [0.1, 0.2] * 10
-    assert stop_reason(unequal, Limits(budget=3.5), canary_seconds=0.4) == ""
-    assert stop_reason(unequal, Limits(budget=3.5), canary_seconds=0.6) == "budget"
+    assert stop_reason(unequal, Limits(budget=3.5), between=0.4) == ""
+    assert stop_reason(unequal, Limits(budget=3.5), between=0.6) == "budget"
 
 
 def test_the_first_calls_double_until_the_next_would_take_too_long() -> None:
@@ -229,7 +244,7 @@ def test_a_canary_is_timed_before_each_round_and_not_after_the_last() -> None:
             rounds.before_round(seconds)
             seconds.append(0.1)
     assert rounds.canaries == pytest.approx([0.001] * 3)
-    assert rounds.canary_seconds == pytest.approx(0.003)
+    assert rounds.between == pytest.approx(0.003)
     assert rounds.stopped_by == "steps"
 
 

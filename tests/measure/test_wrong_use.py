@@ -9,6 +9,7 @@ import pytest
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.runtimes.call import CallStep
 from tests.support.harness import Project, run_pytest
+from tests.support.own_project import OwnProject
 
 FILE = """
 import numpy
@@ -65,7 +66,7 @@ def test_a_callable_whose_coroutine_nobody_awaits_is_refused() -> None:
     step = CallStep(lambda: fetch())
     step.build()
     step()
-    with pytest.raises(CaseError, match="give a coroutine function itself"):
+    with pytest.raises(CaseError, match="pass the coroutine function itself"):
         step.finish()
     step.result.close()
     awaited = CallStep(fetch)
@@ -73,3 +74,26 @@ def test_a_callable_whose_coroutine_nobody_awaits_is_refused() -> None:
     awaited()
     assert awaited.finish() == {}
     awaited.close()
+
+
+BROKEN = """
+def parse(text):
+    return int(text)
+
+
+def test_benchmark(benchmark):
+    benchmark(parse, "x")
+
+
+def test_meter(meter):
+    meter(lambda: parse("x"))
+"""
+
+
+def test_an_error_in_a_measured_callable_shows_no_frame_of_ours(own: OwnProject) -> None:
+    (own.folder / "tests" / "test_broken.py").write_text(BROKEN)
+    words = ("tests/test_broken.py", "--budget=0.1")
+    text = own.run(*words).assert_code(1).text
+    assert "invalid literal for int()" in text and "return int(text)" in text
+    assert "plugins/measure" not in text and "fixtures/runtimes" not in text
+    assert "plugins/measure" in own.run(*words, "--full-trace").assert_code(1).text

@@ -206,7 +206,7 @@ class Trial:
         # Not what other runs of this machine have there.
         scratch.SHARED_MEMORY = self.project.folder / "temporary"
         tempfile.tempdir = str(self.project.folder / "temporary")
-        scratch.remove_left()
+        scratch.remove_leftovers()
         tempfile.tempdir = None
         return list((self.project.folder / "temporary").glob("*ipubench*"))
 
@@ -238,6 +238,8 @@ def main(words: Optional[Sequence[str]] = None) -> int:
     unknown = set(given.kinds) - set(KINDS)
     if unknown:
         parser.error(f"no kind {sorted(unknown)[0]!r}; there are {', '.join(KINDS)}")
+    # A shell's background job ignores Ctrl-C, and so would the runs that it starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     chance = random.Random(given.seed)
     kinds = given.kinds or list(KINDS)
     print(f"seed {given.seed}", flush=True)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ipubench.fixtures.case.values import Parameters
-from ipubench.fixtures.data.imagenet.pipeline import as_asked
+from ipubench.fixtures.data.imagenet.pipeline import plain_options
 from ipubench.fixtures.data.tfds import samples
 from tests.runtimes.tensorflow.application.test_on_host import data_in, small, step_of
 from tests.support.examples import learnable_cifar
@@ -53,9 +53,9 @@ def plain_keras(folder: Path, classifier: Any) -> float:
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.SGD(rate, momentum=0.9), loss)
     train = split("train").map(augmented).shuffle(IMAGES).batch(BATCH, drop_remainder=True)
-    train = train.with_options(as_asked(tf))
+    train = train.with_options(plain_options(tf))
     model.fit(train, epochs=EPOCHS, verbose=0)
-    images, labels = next(iter(split("test").batch(VALIDATED).with_options(as_asked(tf))))
+    images, labels = next(iter(split("test").batch(VALIDATED).with_options(plain_options(tf))))
     answers = np.argmax(model(images, training=False), 1)
     return float(np.mean(answers == labels.numpy()))
 

@@ -28,7 +28,7 @@ from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.instances.plan import plan
-from ipubench.fixtures.servers.load import Answers, Load, percentiles
+from ipubench.fixtures.servers.load import Load, LoadResult, percentiles
 from ipubench.fixtures.servers.triton.installation import Installation
 from ipubench.fixtures.servers.triton.network import FACTS
 from tests.doubles import poptorch_export, tensorflow_ipu, tensorflow_serving
@@ -58,10 +58,12 @@ class Told:
             f"{servers}.triton.server.find_installation": lambda _: Installation(folder, folder),
             f"{servers}.triton.server.link_backend": lambda *_: None,
             f"{servers}.triton.server.options_of": lambda *_: frozenset({"grpc-address"}),
-            f"{servers}.triton.server.TritonServer._ask": lambda server, question, *words: (
+            f"{servers}.triton.server.TritonServer._query": lambda server, question, *words: (
                 self.answer()
             ),
-            f"{servers}.triton.step.TritonStep._answer": lambda step, _: step._runtime._expected,
+            f"{servers}.triton.step.TritonStep._server_logits": lambda step, _: (
+                step._runtime._expected
+            ),
             f"{servers}.tensorflow_serving.server.ServingServer.predict": lambda *_: self.predict(),
             f"{servers}.tensorflow_serving.runtime.ServingRuntime.compare": lambda *_: 0.0,
             f"{server}.launch": lambda server: self.launch(server),
@@ -143,9 +145,9 @@ class _Clients:
         self._said += [requests, head_start]
         return [(0.0, 1.0)] * len(self)
 
-    def load(self, load: Load) -> Answers:
+    def load(self, load: Load) -> LoadResult:
         self._said.append(dataclasses.replace(load, logs=""))
-        return Answers([0.5], 0.0, 1.0, percentiles([0.5]))
+        return LoadResult([0.5], 0.0, 1.0, percentiles([0.5]))
 
     def answered(self, start: float, end: float) -> List[float]:
         return [end]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipubench.plugins.record.text import duration, duration_text
+from ipubench.plugins.record.text import duration, duration_text, rate_text, time_text
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,12 @@ from ipubench.plugins.record.text import duration, duration_text
         ("0.5", 0.5),
         (".5s", 0.5),
         (" 5. ", 5),
+        ("5sec", 5),
+        ("5 minutes", 300),
+        ("10m", 600),
+        ("2 hours", 7200),
+        ("1hr 30mins", 5400),
+        ("5ms", 0.005),
     ],
 )
 def test_a_duration_says_its_unit_or_is_seconds(text: str, seconds: float) -> None:
@@ -35,7 +41,7 @@ def test_a_duration_says_its_unit_or_is_seconds(text: str, seconds: float) -> No
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "0", "0s", "-3s", "10m", "5 minutes", "1s30min", "1e3", "inf", "nan", "s", "."),
+        *("", "0", "0s", "-3s", "5 parsecs", "1s30min", "1e3", "inf", "nan", "s", "."),
         *("1h30", "1.2.3s", "9" * 100, "30s 30s"),
     ],
 )
@@ -44,7 +50,7 @@ def test_anything_else_is_refused_with_the_form(text: str) -> None:
         duration(text)
 
 
-@given(st.text(alphabet="0123456789. hmins", max_size=20) | st.text(max_size=30))
+@given(st.text(alphabet="0123456789. hminsec", max_size=20) | st.text(max_size=30))
 def test_any_text_is_a_positive_time_or_refused(text: str) -> None:
     try:
         seconds = duration(text)
@@ -77,3 +83,28 @@ def test_hours_minutes_and_seconds_add_up(hours: int, minutes: int, seconds: int
 )
 def test_a_duration_is_written_with_the_largest_unit_that_fits(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (2.2e-7, "220 ns"),
+        (0.99996e-6, "1 µs"),
+        (1.568e-5, "15.7 µs"),
+        (0.002312, "2.31 ms"),
+        (0.0856, "85.6 ms"),
+        (1.2, "1.2 s"),
+        (1234.5, "1,234 s"),
+        (math.nan, "-"),
+    ],
+)
+def test_a_time_has_the_unit_that_suits_it(seconds: float, text: str) -> None:
+    assert time_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(98.764, "98.76"), (65650, "65,650"), (1.04e6, "1.04 M"), (3.1e8, "310 M"), (2e9, "2 G")],
+)
+def test_a_large_rate_has_a_prefix(value: float, text: str) -> None:
+    assert rate_text(value) == text

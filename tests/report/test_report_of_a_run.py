@@ -162,7 +162,12 @@ def test_an_interrupted_run_leaves_a_report(project: Project) -> None:
 
 @pytest.mark.parametrize(
     "option",
-    ["--report=bench_fake.py/out", "--report=~nobody2/out", "--benchmark-json=nowhere/out.json"],
+    [
+        "--report=bench_fake.py/out",
+        "--report=page.html",
+        "--report=~nobody2/out",
+        "--benchmark-json=nowhere/out.json",
+    ],
 )
 def test_a_place_that_cannot_be_written_costs_no_measurement(project: Project, option: str) -> None:
     pytest.importorskip("plotly", reason="pip install plotly")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
@@ -11,17 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipubench.plugins.baseline.rows import own_noise
-from ipubench.plugins.record.files import JsonLinesFile
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.text import percent, short_number
 from ipubench.plugins.report.table import HEADINGS, Row, layout, table_rows
 from ipubench.plugins.report.terminal import summary, verdict_text
-from ipubench.plugins.run.results import Run, SessionResults
+from ipubench.plugins.run.results import Recording, SessionResults
+from ipubench.plugins.selection.selected import Selection
 from tests.support.harness import Project
 from tests.support.reports import benchmark, verdict
 
 NAME = "  resnet50-bs16-synthetic"
-FIGURES = ("207.3", "onednn", "0.4%", "77.11", "80.02", "3.4", "78%")
+FIGURES = ("228.1", "207.3", "onednn", "0.4%", "77.1 ms", "80 ms", "3.4", "78%")
 ROW = Row((NAME, *FIGURES, "-", "-1.2%", "-"))
 COMPARED = Row((NAME, *FIGURES, "regressed", "-9.1%", "-10.3% to -7.6%"), "regressed")
 BETA = "bench_fake.py::bench_fake[beta-synthetic]"
@@ -31,15 +30,21 @@ def lines_of(rows: List[Row], width: int) -> List[str]:
     return [row.cells[0] for row in layout(rows, width)]
 
 
+def recording(cases: Dict[str, Any]) -> Recording:
+    """Return what a run has recorded that measured these cases."""
+    config: Any = None
+    return Recording(config, Selection({}, "cpu"), results=SessionResults(benchmarks=cases))
+
+
 def notes_of(cases: Dict[str, Any]) -> List[str]:
     """Return the lines below the table of some cases."""
-    lines = summary(Run(JsonLinesFile(Path("none")), SessionResults(benchmarks=cases)), 80)
+    lines = summary(recording(cases), 80)
     return [row.cells[0] for row in lines]
 
 
 WIDTHS = {
     130: [*HEADINGS],
-    80: [heading for heading in HEADINGS[:8] if heading != "compile s"] + ["change"],
+    80: [heading for heading in HEADINGS[:7] if heading != "compile s"] + ["change"],
     60: ["case", "throughput", "engine", "±", "change"],
     40: ["case", "throughput", "change"],
 }
@@ -47,7 +52,7 @@ WIDTHS = {
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_narrow_terminal_has_fewer_columns_and_whole_figures(width: int) -> None:
-    short = Row(("  a", "1", "-", "0.1%", "1", "1", "reused", "1%", "-", "new", "-"))
+    short = Row(("  a", "-", "1", "-", "0.1%", "1 s", "1 s", "reused", "1%", "-", "new", "-"))
     lines = lines_of([Row(("bench_cnn_torch (images/s)",)), COMPARED, short], width)
     assert max(map(len, lines)) < width
     assert lines[0].split() == " ".join(WIDTHS[width]).split()
@@ -59,13 +64,13 @@ def test_a_narrow_terminal_has_fewer_columns_and_whole_figures(width: int) -> No
 
 def test_an_empty_column_is_left_out_and_no_case_makes_no_table() -> None:
     assert layout([], 80) == []
-    (heading, _) = lines_of([Row((*ROW.cells[:7], "-", "-", "-", "-"))], 80)
+    (heading, _) = lines_of([Row((*ROW.cells[:8], "-", "-", "-", "-"))], 80)
     assert not {"peak", "change", "interval"} & set(heading.split())
 
 
 def test_names_and_headings_that_are_cut_still_differ() -> None:
     names = [f"  resnet50-{engine}bs16-synthetic" for engine in ("", "openvino-")]
-    figures = ("18.68", "openvino", "12.5%", "856.7", "1,079", "3.5", "17%", "-", "-", "-")
+    figures = ("-", "18.68", "openvino", "12.5%", "857 ms", "1.08 s", "3.5", "17%", "-", "-", "-")
     lines = lines_of([Row((name, *figures)) for name in names], 80)
     assert lines[1].split()[0] != lines[2].split()[0]
     # The table is wider than a terminal in which all columns but the figure are left out.
@@ -90,7 +95,7 @@ def test_a_long_name_is_cut_in_its_middle(width: int, name: str) -> None:
 
 def test_without_room_for_verdicts_the_change_says_why_there_is_none() -> None:
     other = Row((NAME, *FIGURES, "incomparable", "-", "-"), "incomparable")
-    assert lines_of([COMPARED, other], 120)[2].split()[-3:] == ["incomparable", "-", "-"]
+    assert lines_of([COMPARED, other], 130)[2].split()[-3:] == ["incomparable", "-", "-"]
     assert lines_of([COMPARED, other], 80)[2].split()[-1] == "incomp."
 
 
@@ -104,6 +109,13 @@ def test_functions_and_cases_of_one_name_are_told_apart() -> None:
         "a[1]/test_a.py::test_op (images/s)", "test_op[+]", "test_op[<=]",
         "test_b.py::A::test_op (images/s)", "c", "test_sort (images/s)", "c",
     ]  # fmt: skip
+
+
+def test_a_heading_that_its_only_row_would_repeat_is_that_row() -> None:
+    case = benchmark("test_sort", "test_b.py::test_sort", unit="calls/s")
+    case["fullname"] = "test_b.py::test_sort"
+    (row,) = table_rows([case], {})
+    assert row.cells[0] == "test_sort (calls/s)" and len(row.cells) == len(HEADINGS)
 
 
 def test_a_compared_table_has_regressions_first_and_another_the_order_of_the_run() -> None:
@@ -178,7 +190,7 @@ def test_the_end_of_a_compared_run(project: Project) -> None:
     assert "\x1b[" not in outcome.text
     table = [line for line in outcome.lines if line.startswith(("case ", "  alpha"))]
     assert len(table) == 3 and max(map(len, table)) < 60
-    assert table[1].split()[1] == "1,600"
+    assert table[1].split()[1:3] == ["800.0", "1,600"]
     quieter = project.run("-k", "beta", "--baseline=main", "-qq").assert_code(0)
     quieter.line("(no gate): 2 not judged")
     assert "beta-synthetic" not in quieter.text
@@ -205,8 +217,7 @@ def test_the_notes_say_whose_latency_is_mostly_that_of_the_call(
     one = benchmark("alpha")
     latency = record_of(one)["latency"]
     latency.update(source=source, p50_ms=times * latency["p50_ms"])
-    run = Run(JsonLinesFile(Path("none")), SessionResults(benchmarks={"alpha": one}))
-    lines = [row.cells[0] for row in summary(run, 80)]
+    lines = [row.cells[0] for row in summary(recording({"alpha": one}), 80)]
     assert any(line.startswith("alpha: p50") and "25%" in line for line in lines) is said
 
 

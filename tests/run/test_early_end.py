@@ -10,8 +10,8 @@ from typing import Any, Dict, List
 import pytest
 
 from ipubench.plugins.run import interruption
-from ipubench.plugins.run.interruption import EXIT_TERMINATED, Sigterm, Terminated, sigterm_key
-from ipubench.plugins.run.results import run_key
+from ipubench.plugins.run.interruption import Sigterm, Terminated
+from tests.support.command_line import given_options
 
 
 @pytest.mark.parametrize("finishing", [False, True])
@@ -46,11 +46,8 @@ def test_the_first_sigterm_ends_the_run_and_a_later_one_the_process(
     handler(signal.SIGTERM, None)
     assert (handlers[-1], sent) == (signal.SIG_DFL, [(os.getpid(), signal.SIGTERM)])
     assert session.exitstatus == pytest.ExitCode.INTERRUPTED  # until all files are written
-    handler.leave()
-    assert (handlers[-1], session.exitstatus) == (handlers[0], EXIT_TERMINATED)
-    calm: Any = SimpleNamespace(exitstatus=pytest.ExitCode.OK)
-    Sigterm(calm).leave()
-    assert calm.exitstatus == pytest.ExitCode.OK
+    assert handler.leave() and handlers[-1] == handlers[0]
+    assert not Sigterm(session).leave()
 
 
 @pytest.mark.parametrize(
@@ -62,13 +59,11 @@ def test_sigterm_is_answered_where_a_run_measures_for_itself(
 ) -> None:
     monkeypatch.setattr(interruption, "measures", lambda config: measures)
     monkeypatch.setattr(interruption, "is_worker", lambda config: is_worker)
-    session: Any = SimpleNamespace(config=SimpleNamespace(stash={}), exitstatus=0)
-    interruption.handle_sigterm(session)
-    assert (sigterm_key in session.config.stash) == answers
-    interruption.note_early_end(session)
-    if answers:
-        assert session.config.stash[sigterm_key].finishing
-        session.config.stash[sigterm_key].leave()
+    session: Any = SimpleNamespace(config=None)
+    handler = interruption.handle_sigterm(session)
+    assert (handler is not None) == answers
+    if handler is not None:
+        handler.leave()
 
 
 GOES_ON, NO_BASELINE = "interrupted with 1 of 3 cases done", "no baseline was written"
@@ -87,8 +82,8 @@ def test_what_an_interrupted_run_left_undone_is_said(
     code: pytest.ExitCode, save: Any, outcomes: Dict[str, str], said: List[str]
 ) -> None:
     results = SimpleNamespace(outcomes=outcomes, running={})
-    run = SimpleNamespace(order=["a", "b", "c"], results=results, closing=[])
-    config = SimpleNamespace(option=SimpleNamespace(baseline_save=save), stash={run_key: run})
-    session: Any = SimpleNamespace(config=config, exitstatus=code)
-    interruption.note_early_end(session)
+    config = SimpleNamespace(option=given_options(baseline_save=save))
+    run: Any = SimpleNamespace(config=config, journal="", closing=[])
+    run.order, run.results = ["a", "b", "c"], results
+    interruption.note_early_end(run, code)
     assert len(run.closing) == len(said) and all(map(str.startswith, run.closing, said))

@@ -12,7 +12,9 @@ from ipubench.fixtures.case.cases import Case, case_key
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.plugins.record.files import JsonLinesFile, read_lines
 from ipubench.plugins.run import journal
-from ipubench.plugins.run.results import Run, SessionResults, run_key
+from ipubench.plugins.run.exit_code import exit_code
+from ipubench.plugins.run.results import Recording
+from ipubench.plugins.selection.selected import Selection
 from tests.support.fake_cases import Fake
 
 CASE = "bench.py::bench[one]"
@@ -23,7 +25,8 @@ def item(tmp_path: Path) -> Any:
     """A test that is a case of a run."""
     file = JsonLinesFile(tmp_path / "run.jsonl")
     assert file.create()
-    config = SimpleNamespace(stash={run_key: Run(file, SessionResults())}, option=None)
+    config: Any = SimpleNamespace(option=None)
+    config.run = Recording(config, Selection({}, "cpu"), journal=file)
     return SimpleNamespace(nodeid=CASE, config=config, stash={case_key: Case(Fake("one"), "one")})
 
 
@@ -33,13 +36,13 @@ def reported(
     """Let the journal see how a phase of a test ended; return the report."""
     report: Any = SimpleNamespace(outcome=outcome, longrepr=shown, when=when, sections=[])
     call: Any = SimpleNamespace(excinfo=SimpleNamespace(value=error) if error else None)
-    journal.end_case(item, call, report)
+    journal.end_case(item.config.run, item, call, report, [])
     return report
 
 
 def lines_of(item: Any) -> List[Any]:
     """Return what the journal says of each outcome: how and why, and the message."""
-    lines = read_lines(item.config.stash[run_key].journal.path)
+    lines = read_lines(item.config.run.path)
     assert all((line["type"], line["case"]) == ("outcome", CASE) for line in lines)
     return [tuple(map(line.get, ("outcome", "why", "message"))) for line in lines]
 
@@ -84,7 +87,28 @@ def test_what_is_no_case_is_recorded_nowhere(item: Any) -> None:
 def test_a_run_succeeds_with_what_was_done_before_and_not_with_lost_lines(
     item: Any, resumed: bool, broken: bool, code: pytest.ExitCode, expected: pytest.ExitCode
 ) -> None:
-    run = item.config.stash[run_key]
+    run = item.config.run
     run.results.resumed, run.broken = [CASE] if resumed else [], broken
-    session: Any = SimpleNamespace(config=item.config, exitstatus=code)
-    assert journal.end_selection(session) == expected
+    assert exit_code(run, code) == expected
+
+
+OK, FAILED = pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.mark.parametrize(
+    ("ended", "problems", "enough", "terminated", "expected"),
+    [
+        (OK, [], False, False, 0),
+        (OK, [OK, 4, 6], False, False, 4),  # that of the first problem
+        (FAILED, [4], False, False, 1),  # pytest's own comes first
+        (pytest.ExitCode.INTERRUPTED, [], False, False, 2),
+        (pytest.ExitCode.INTERRUPTED, [4], True, False, 1),  # -x with workers
+        (pytest.ExitCode.INTERRUPTED, [6], False, True, 143),
+    ],
+)
+def test_a_run_ends_with_the_first_thing_that_went_wrong(
+    item: Any, ended: int, problems: List[int], enough: bool, terminated: bool, expected: int
+) -> None:
+    run = item.config.run
+    run.problems, run.enough, run.terminated = problems, enough, terminated
+    assert exit_code(run, ended) == expected == exit_code(run, exit_code(run, ended))

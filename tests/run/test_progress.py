@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipubench.plugins.run import progress
 from ipubench.plugins.run.progress import NARROWEST_NAME, Progress, Remaining, fitting, in_words
-from ipubench.plugins.run.results import SessionResults, run_key
+from ipubench.plugins.run.results import SessionResults
 from tests.support.harness import QUIETLY, Project, SuiteServer
 
 #: Case, the seconds when it begins and ends, and those of it that no other case needs.
@@ -117,7 +116,6 @@ def started(is_terminal: bool, verbose: int = 0, **attributes: Any) -> Any:
     config: Any = SimpleNamespace(
         pluginmanager=SimpleNamespace(getplugin=plugins.get),
         getoption=lambda name, default=None: verbose,
-        stash={run_key: SimpleNamespace(results=SessionResults())},
         **attributes,
     )
     made = Progress(config)
@@ -187,7 +185,7 @@ def test_a_case_has_its_line_once_it_is_known_how_it_ended(
     report = SimpleNamespace(nodeid=ONE, when=when, outcome=outcome)
     if outcome == "xfailed":
         report.outcome, report.wasxfail = "skipped", "slow"
-    made.reported(report, " there")
+    made.reported(report, SessionResults(), " there")
     assert made.terminal.taken() == (
         [] if said is None else [f"[1/3] bench_a[one] {said} there (0 s)"]
     )
@@ -200,11 +198,10 @@ def test_the_word_for_a_case_is_for_failures_and_the_summary(
     over: bool, failed: bool, word: str
 ) -> None:
     made = started(is_terminal=False)
-    made.config.stash[progress.progress_key] = made
     made.over = over
     report = SimpleNamespace(ipubench_case=True, failed=failed)
     status = ("passed", ".", "WORD")
-    assert progress.without_letter(report, made.config, status) == ("passed", "", word)
+    assert made.without_letter(report, status) == ("passed", "", word)
 
 
 ORDINARY = "def test_bs8_one(): pass\ndef test_bs8_two(): pass\n"

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Dict
 
 import pytest
 
 from ipubench.plugins.record.files import JsonLinesFile, read_lines
-from ipubench.plugins.run.results import Run, SessionResults, is_complete, run_key
+from ipubench.plugins.run.results import Recording, SessionResults
+from ipubench.plugins.selection.selected import Selection
 
 ONE, TWO = "bench.py::bench[one]", "bench.py::bench[two]"
+
+
+def recording(journal: JsonLinesFile) -> Recording:
+    config: Any = None
+    return Recording(config, Selection({}, "cpu"), journal=journal)
 
 
 def begin(case: str) -> Dict[str, Any]:
@@ -71,15 +76,15 @@ def test_cases_that_an_order_does_not_name_come_first() -> None:
 
 
 def test_a_run_is_complete_when_each_of_its_cases_has_ended() -> None:
-    config: Any = SimpleNamespace(stash={})
-    assert not is_complete(config)
     # What ended is more than the run is about where its time was over (plugins/run/within.py).
     results = SessionResults.of([outcome(ONE), outcome("other")])
-    run = Run(JsonLinesFile(Path("run.jsonl")), results, [ONE, TWO])
-    config.stash[run_key] = run
-    assert not is_complete(config)
+    run = recording(JsonLinesFile(Path("run.jsonl")))
+    run.results, run.order = results, [ONE, TWO]
+    assert not run.is_complete
     results.take(outcome(TWO, "failed"))
-    assert is_complete(config)
+    assert run.is_complete
+    run.journal = None
+    assert not run.is_complete
 
 
 def test_no_outcome_is_kept_without_what_came_before_it(
@@ -88,7 +93,7 @@ def test_no_outcome_is_kept_without_what_came_before_it(
     lost = {"type": "verdict", "case": ONE, "verdict": {"kind": "pass"}}
     journal = JsonLinesFile(tmp_path / "run.jsonl")
     assert journal.create()
-    run = Run(journal, SessionResults())
+    run = recording(journal)
     write = JsonLinesFile.append
 
     def append(file: JsonLinesFile, line: Dict[str, Any]) -> None:

@@ -96,8 +96,8 @@ def test_a_resumed_run_is_about_all_its_cases_in_their_order(
     path = project.folder / "bench_fake.py"
     old = '    if config.trouble == "error":'
     note = (
-        "    from ipubench.plugins.run.results import selected\n"
-        "    open('about', 'w').write(' '.join(selected(meter.item.config)))\n"
+        "    from ipubench.plugins.state import run_of\n"
+        "    open('about', 'w').write(' '.join(run_of(meter.item.config).order))\n"
     )
     path.write_text(path.read_text().replace(old, note + old))
     words = ["-k", "beta or bs8", *([workers] if workers else [])]
@@ -194,6 +194,7 @@ def test_a_line_that_does_not_fit_on_the_disk_leaves_nothing_of_itself(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
+    monkeypatch.setattr("ipubench.plugins.record.files.SYNC_SECONDS", 0.0)
     with pytest.raises(OSError, match="No space left"):
         journal.append({"type": "case"})
     monkeypatch.undo()

@@ -11,12 +11,15 @@ from typing import Any, Dict, List
 import pytest
 
 from ipubench.fixtures.case.cases import Case, case_key, config_hash
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine import scratch
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter
 from ipubench.plugins.record.files import read_lines
 from ipubench.plugins.run import journal, resume
-from ipubench.plugins.run.results import run_key
-from ipubench.plugins.selection.selected import Selection, selection_key
+from ipubench.plugins.run.machine import Machine
+from ipubench.plugins.run.results import Recording
+from ipubench.plugins.selection.selected import Selection
+from tests.support.command_line import given_options
 from tests.support.fake_cases import Fake
 
 CASE, PLAIN = "bench.py::bench[one]", "test.py::test"
@@ -27,14 +30,24 @@ RUN: Dict[str, Any] = {"type": "run", "format": 2, "command": ["-k", "one"], "ci
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in journal.VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(scratch, "remove_left", lambda: None)
+    monkeypatch.setattr(scratch, "remove_leftovers", lambda: None)
 
 
 def config_in(folder: Path, results: str = "results", **option: Any) -> Any:
     """Return what a run that began in a folder has of its configuration."""
-    given = SimpleNamespace(**{"results_dir": str(folder / results), "resume": False, **option})
-    params = SimpleNamespace(args=["-k", "one", *(["--resume"] if given.resume else [])])
-    return SimpleNamespace(option=given, invocation_params=params, rootpath=folder, stash={})
+    given = given_options(results_dir=str(folder / results), **option)
+    params = SimpleNamespace(args=["-k", "one", *(["--resume"] if option.get("resume") else [])])
+    return SimpleNamespace(option=given, invocation_params=params, rootpath=folder)
+
+
+def recording(config: Any, **known: Any) -> Recording:
+    """Return a run that has not begun."""
+    return Recording(config, Selection({}, "cpu"), **known)
+
+
+def start(run: Recording) -> List[Any]:
+    """Begin it with a case and a test that is none; return what was done before."""
+    return journal.start(run, items_of(run.config), lambda results, nodeid: "")
 
 
 def items_of(config: Any) -> List[Any]:
@@ -57,18 +70,16 @@ def test_a_new_run_has_a_journal_with_its_first_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     removed: List[int] = []
-    monkeypatch.setattr(scratch, "remove_left", lambda: removed.append(1))
+    monkeypatch.setattr(scratch, "remove_leftovers", lambda: removed.append(1))
     monkeypatch.setattr(host_process, "git_revision", lambda _: "0123abc")
     monkeypatch.chdir(tmp_path)
     config = config_in(Path(), "Mess ergebnisse/für mich")
-    resume.depends_on(config, "the baseline", "a digest")
-    resume.depends_on(config, "the policy", "another")
-    assert journal.start(config, items_of(config)) == []
-    run = config.stash[run_key]
-    assert (run.order, run.note, removed) == ([CASE], "", [1])
-    assert config.option.results_dir == str(tmp_path / "Mess ergebnisse" / "für mich")
-    (first,) = read_lines(run.journal.path)
     digests = {"the baseline": "a digest", "the policy": "another"}
+    run = recording(config, depends=digests)
+    assert start(run) == []
+    assert (run.order, run.note, removed) == ([CASE], "", [1])
+    assert options_of(config).results_dir == str(tmp_path / "Mess ergebnisse" / "für mich")
+    (first,) = read_lines(run.path)
     assert first["circumstances"] == {"git": "0123abc", **digests}
     assert (first["type"], first["format"], first["command"]) == ("run", 2, ["-k", "one"])
 
@@ -86,7 +97,7 @@ def test_a_file_in_the_way_of_results_is_named(tmp_path: Path, below: str) -> No
     (tmp_path / "a file").touch()
     config = config_in(tmp_path, f"a file{below}")
     with pytest.raises(pytest.UsageError) as caught:
-        journal.start(config, items_of(config))
+        start(recording(config))
     assert f"{tmp_path}/a file is a file" in str(caught.value)
 
 
@@ -109,9 +120,9 @@ def test_the_latest_run_that_can_be_read_and_has_this_command_line_goes_on(
 
     monkeypatch.setattr(journal, "read_lines", read)
     config = config_in(tmp_path, resume=True)
-    assert journal.start(config, items_of(config)) == []
-    run = config.stash[run_key]
-    assert run.journal.path == meant and run.note == f"resuming {meant}: 0 cases are done"
+    run = recording(config)
+    assert start(run) == []
+    assert run.path == meant and run.note == f"resuming {meant}: 0 cases are done"
     assert run.results.outcomes == {} and read_lines(meant)[-1]["type"] == "resume"
 
 
@@ -136,7 +147,7 @@ def test_what_is_done_is_judged_by_what_held_when_it_was_kept_last(
         {"type": "case", "benchmark": benchmark},
         {"type": "outcome", "case": CASE, "outcome": "passed"},
     ]
-    here = resume.Machine("here", "", [], {}, {})
+    here = Machine("here", "", [], {}, {})
     for second, digests, note in (
         (1, {"the baseline": "b", "the policy": "p"}, "1 case is done"),
         (2, {"the baseline": "b"}, "0 cases are done; 1 measured anew, since the policy changed"),
@@ -148,40 +159,39 @@ def test_what_is_done_is_judged_by_what_held_when_it_was_kept_last(
     ):
         path = keep(folder, second, *lines)
         config = config_in(tmp_path, resume=True)
-        config.stash.update({resume.depends_key: digests, resume.machines_key: [here]})
-        done = journal.start(config, items_of(config))
-        assert config.stash[run_key].note == f"resuming {path}: {note}"
+        run = recording(config, depends=digests, machines=[here])
+        done = start(run)
+        assert run.note == f"resuming {path}: {note}"
         assert [item.nodeid for item in done] == ([CASE] if second == 1 else [])
         last = read_lines(path)[-1]
         assert last["circumstances"] == {"git": "now", **digests}
-        assert last["kept"] == config.stash[run_key].results.resumed
+        assert last["kept"] == run.results.resumed
 
 
 def test_of_several_machines_one_that_is_as_it_was_is_enough() -> None:
     """As of a fleet: what is said otherwise is what changed on such a machine."""
     record: Dict[str, Any] = {"device": {"fingerprint": "a"}, "conditions": {"threads": 2}}
     benchmark = {"extra_info": {"ipubench": record}}
-    same, other = (resume.Machine("a", "", [], {"threads": n}, {}) for n in (2, 4))
-    elsewhere = resume.Machine("b", "", [], {"threads": 2}, {})
+    same, other = (Machine("a", "", [], {"threads": n}, {}) for n in (2, 4))
+    elsewhere = Machine("b", "", [], {"threads": 2}, {})
 
-    def why(*machines: resume.Machine) -> str:
+    def why(*machines: Machine) -> str:
         return resume.why_elsewhere(machines, benchmark)
 
     assert why(other, same) == why(same, other) == why(same, elsewhere) == ""
     assert why(elsewhere, other) == "threads changed (2 -> 4)"
     assert why(elsewhere) == "this is another device"
-    newer = resume.Machine("a", "", [], {"threads": 2}, {"torch": "2"})
+    newer = Machine("a", "", [], {"threads": 2}, {"torch": "2"})
     assert why(newer) == "version of torch changed (None -> 2)"
 
 
 def test_a_result_is_that_of_the_case_as_it_is_now_on_this_kind_of_device(tmp_path: Path) -> None:
     config = config_in(tmp_path)
-    config.stash[selection_key] = Selection({}, "cpu")
     case, plain = items_of(config)
     record = {"config_hash": config_hash(Fake("one"), frozenset()), "device": {"kind": "cpu"}}
 
     def same(item: Any, **other: Any) -> bool:
-        return resume.same_case(config, item, {"extra_info": {"ipubench": {**record, **other}}})
+        return resume.same_case("cpu", item, {"extra_info": {"ipubench": {**record, **other}}})
 
     assert same(case) and not same(plain)
     assert not same(case, config_hash="another") and not same(case, device={"kind": "cuda"})
@@ -197,12 +207,11 @@ def test_a_link_that_leads_what_is_written_elsewhere_is_refused(tmp_path: Path, 
     link.symlink_to(tmp_path / "elsewhere")
     config = config_in(tmp_path)
     with pytest.raises(pytest.UsageError, match=place):
-        journal.start(config, items_of(config))
+        start(recording(config))
     assert not list((tmp_path / "results").glob("run-*"))
     link.unlink()
     # Of the results themselves, or of what a user keeps beside them, it is the user's.
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "results" / "mine").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "linked").symlink_to(tmp_path / "results")
-    config = config_in(tmp_path, "linked")
-    journal.start(config, items_of(config))
+    start(recording(config_in(tmp_path, "linked")))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Dict, List, Tuple
 
 import pytest
 from hypothesis import given
@@ -103,23 +103,15 @@ def test_the_system_tells_how_long_this_process_has_run(
 
 
 @pytest.mark.parametrize(
-    ("hook", "fixture", "part", "seconds"),
-    [
-        (time_spent.clock_of_fixture, "pytorch", "import", 2.0),
-        (time_spent.clock_of_fixture, "tmp_path", "start", 3.0),
-        (time_spent.clock_of_build, None, "build", 2.0),
-        (time_spent.clock_of_teardown, None, "close", 2.0),
-    ],
+    ("fixture", "part", "seconds"), [("pytorch", "import", 2.0), ("tmp_path", "start", 3.0)]
 )
-def test_the_parts_of_a_test_are_told_apart(
-    hook: Any, fixture: Optional[str], part: str, seconds: float
-) -> None:
+def test_fixtures_that_take_long_are_told_apart(fixture: str, part: str, seconds: float) -> None:
     clock = FakeClock()
-    config = SimpleNamespace(stash={time_spent.spent_key: TimeSpent(clock)})
-    with hook(fixture, config) if fixture else hook(SimpleNamespace(config=config)):
+    spent = TimeSpent(clock)
+    with spent.of_fixture(fixture):
         clock.advance(2.0)
     clock.advance(1.0)
-    assert config.stash[time_spent.spent_key].of_run()[part] == seconds
+    assert spent.of_run()[part] == seconds
 
 
 def test_records_and_the_journal_say_where_the_time_went(project: Project) -> None:

@@ -7,10 +7,12 @@ from typing import Any, List
 
 import pytest
 
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.devices.fake import FakeClock
 from ipubench.plugins.compare import fresh_processes
 from ipubench.plugins.run import within
 from ipubench.plugins.run.within import LEAST_BUDGET, MEASURED, TimeLimit
+from tests.support.command_line import given_options
 from tests.support.harness import Project, run_command
 
 
@@ -65,25 +67,26 @@ def test_a_third_of_the_time_at_most_is_for_the_fresh_processes_of_a_gate(
 ) -> None:
     monkeypatch.setattr(within, "seconds_of_start", lambda: 1.0)
     monkeypatch.setattr(within, "time", SimpleNamespace(monotonic=lambda: 0.0))
-    option = SimpleNamespace(
+    option = given_options(
         within=90.0, baseline="main", gate=gate, gate_policy=None, gate_time=given, budget=5.0
     )
     config: Any = SimpleNamespace(option=option, stash={}, rootpath=tmp_path)
     config.getoption = lambda name, default=None: default
-    within.start_limit(config)
-    fresh_processes.reserve_gate_time(config)
-    assert option.gate_time == gate_time
-    assert config.stash[within.limit_key].left == left
+    limit = within.limit_of(config)
+    fresh_processes.reserve_gate_time(config, limit)
+    assert options_of(config).gate_time == gate_time
+    assert limit is not None and limit.left == left
 
 
 #: After a case there is no more time.
 LONGER = """
 
 def pytest_runtest_teardown(item):
-    from ipubench.plugins.run.within import limit_key
+    from ipubench.plugins.state import run_of
 
-    if limit_key in item.config.stash:
-        item.config.stash[limit_key].keep(1000.0)
+    limit = run_of(item.config).limit
+    if limit is not None:
+        limit.keep(1000.0)
 """
 
 
@@ -106,7 +109,8 @@ def test_a_case_without_time_is_skipped_and_not_missing(project: Project) -> Non
 
 @pytest.mark.parametrize("flag", ["--against", "--baseline-save", "--processes", "dist"])
 def test_what_measures_a_case_several_times_is_refused(flag: str) -> None:
-    config: Any = SimpleNamespace(option=SimpleNamespace(within=60.0))
-    config.getoption = lambda name, default=None: "x" if name == flag else default
+    given = {flag[2:].replace("-", "_"): 1} if flag != "dist" else {}
+    config: Any = SimpleNamespace(option=given_options(within=60.0, **given))
+    config.getoption = lambda name, default=None: "load" if name == flag else default
     with pytest.raises(pytest.UsageError, match="--within"):
-        within.start_limit(config)
+        within.limit_of(config)

@@ -45,3 +45,18 @@ def test_the_global_batch_of_a_weight_update_is_shown() -> None:
     assert line == "  global batch size: 8192 (micro batch 16 x replicas 4 x accumulation 128)"
     assert any("global batch size: 16384 (" in line for line in lines_of(CNN["resnet50"]))
     assert not any("global batch size: " in line for line in lines_of(Own(name="a")))
+
+
+def test_several_functions_list_what_they_share_once() -> None:
+    items: Any = [
+        SimpleNamespace(
+            nodeid=f"bench_{name}.py::bench_{name}",
+            callspec=SimpleNamespace(params={"ipubench_case": Case(Own(name, steps=steps), name)}),
+        )
+        for name, steps in (("a", 1), ("b", 2))
+    ]
+    lines = describe(items)
+    assert lines[1:3] == ["bench_a.py::bench_a: 1 case", "  steps=1"]
+    assert lines[4:6] == ["bench_b.py::bench_b: 1 case", "  steps=2"]
+    assert lines[7] == "all of them:" and any("api_token=***" in line for line in lines[8:])
+    assert "  steps=2 (int): " in "".join(describe(items, verbose=True))

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Sequence
 
 import pytest
 
-from ipubench.fixtures.case.cases import SWEEP, USUAL, Family, Sweep
+from ipubench.fixtures.case.cases import SWEEP, USUAL, CaseSet, Sweep
 from ipubench.plugins.selection.expand import expand
 from tests.support.fake_cases import Fake
 
@@ -15,8 +15,8 @@ AXES: Dict[str, Sequence[Any]] = {
     "mode": ("inference", "training"),
     "data": ("synthetic", "generated"),
 }
-SWEPT = Family.of(Sweep(Fake(name="a"), "batch_size", (1, 4, 8)), AXES)
-ON_IPU = Family.of(Fake(name="b", system="ipu"), {})
+SWEPT = CaseSet.of(Sweep(Fake(name="a"), "batch_size", (1, 4, 8)), AXES)
+ON_IPU = CaseSet.of(Fake(name="b", system="ipu"), {})
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Idle(Fake):
     ],
 )
 def test_the_quick_cases_of_a_family(
-    family: Family, options: Dict[str, Any], names: List[str]
+    family: CaseSet, options: Dict[str, Any], names: List[str]
 ) -> None:
     found = expand(family, **{"assignments": {}, **options})
     assert [case.id for case in found if case.quick and not case.excluded] == names
@@ -52,7 +52,7 @@ def test_an_inner_point_that_is_set_is_a_usual_case() -> None:
 
 
 def test_the_first_error_is_told_and_the_identifier_is_no_other_cases() -> None:
-    family = Family.of(Fake(name="a", flavour="sour"), {})
+    family = CaseSet.of(Fake(name="a", flavour="sour"), {})
     (case,) = expand(family, {"batch_size": ["x"], "requests": ["y"], "flag": ["yes"]})
     assert case.error == "--set=batch_size=x: 'x' is not a whole number"
     assert case.id.endswith("-invalid")
@@ -74,5 +74,5 @@ def test_the_first_error_is_told_and_the_identifier_is_no_other_cases() -> None:
 def test_an_option_that_would_change_nothing_is_refused(
     system: str, words: Dict[str, List[str]], refused: str
 ) -> None:
-    (case,) = expand(Family.of(Idle(name="a", system=system), {}), words)
+    (case,) = expand(CaseSet.of(Idle(name="a", system=system), {}), words)
     assert case.error.startswith(refused) and bool(case.error) is bool(refused)

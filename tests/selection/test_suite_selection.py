@@ -12,7 +12,7 @@ import pytest
 from ipubench.fixtures.case.cases import NAMED, Case
 from ipubench.fixtures.case.options import CaseConfig
 from ipubench.plugins.selection import deselect
-from ipubench.plugins.selection.selected import Selection, selection_key
+from tests.support.command_line import given_options
 from tests.support.harness import ROOT, Outcome, Project, run_pytest
 
 
@@ -73,10 +73,9 @@ def test_a_named_configuration_runs_where_its_own_name_is_given(
 ) -> None:
     name = "small_bs1-synthetic"
     case = Case(CaseConfig(name="small_bs1"), name, tier=NAMED, base_id=name)
-    option = SimpleNamespace(**{"keyword": "", "file_or_dir": [], "sweep": False, **words})
-    config = SimpleNamespace(stash={selection_key: Selection({}, "cpu")}, option=option)
-    item: Any = SimpleNamespace(config=config)
-    assert (not deselect._why_not_here(item, case)) is runs
+    option = given_options(**{"keyword": "", **words})
+    item: Any = SimpleNamespace(config=SimpleNamespace(option=option))
+    assert (not deselect._why_not_here("cpu", item, case)) is runs
 
 
 @pytest.mark.entry_point
@@ -123,7 +122,7 @@ def test_a_key_that_some_cases_lack_leaves_those_out(project: Project) -> None:
         (["--set=batch_size=0,-1", "-k", "beta"], "'0' is below the smallest value"),
         (["--set=flavour=sour", "--set=flag=yes"], "flavour sour and flag exclude each other"),
         (["--set=replicas=2", "-k", "beta-synthetic"], "replicas=2 needs an IPU"),
-        (["--gate=5"], "'5' is not a percentage"),
+        (["--gate=0%"], "'0%' is not a percentage"),
         (["--gate=150%"], "--gate needs something to compare with"),
         (["--budget=0"], "'0' is not a duration"),
         (["--steps=0"], "'0' is not a whole number from 1 up"),

@@ -17,7 +17,7 @@ from ipubench.fixtures.devices.fake import FakeDevice
 from ipubench.fixtures.runtimes.fake import FakeStep
 from ipubench.fixtures.servers import arrivals
 from ipubench.fixtures.servers import load as load_of_servers
-from ipubench.fixtures.servers.in_process import UnderLoad
+from ipubench.fixtures.servers.in_process import ScenarioStep
 from ipubench.fixtures.servers.load import LEAST_QUERIES, SCENARIOS, WITH_RATE, Load
 from ipubench.fixtures.servers.options import LoadOptions
 from tests.support.harness import ROOT, run_pytest
@@ -43,9 +43,9 @@ def inner(monkeypatch: pytest.MonkeyPatch) -> Counted:
     return Counted(FakeDevice(0), ArrayFeed("synthetic", ()), 0.01)
 
 
-def under_load(inner: Counted, folder: Path, **options: Any) -> UnderLoad:
+def under_load(inner: Counted, folder: Path, **options: Any) -> ScenarioStep:
     given = {"name": "a", "scenario": "constant", "target_qps": 2000.0, "scenario_seconds": 0.4}
-    step = UnderLoad(inner, LoadOptions(**{**given, **options}), folder)
+    step = ScenarioStep(inner, LoadOptions(**{**given, **options}), folder)
     step.build()
     assert step.compile(), "as the step's own"
     return step
@@ -115,7 +115,7 @@ def test_a_second_ctrl_c_does_not_wait_for_what_is_still_to_be_sent(
     def interrupted(call: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(step._client, "_answer", interrupted)
+    monkeypatch.setattr(step._client, "_run_requests", interrupted)
     # Where this waited for the sender, it would be over here, and not before.
     ending = threading.Timer(10.0, over.set)
     ending.daemon = True
@@ -130,13 +130,13 @@ def test_a_second_ctrl_c_does_not_wait_for_what_is_still_to_be_sent(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"data": "real"}, "the images of a question are ready"),
+        ({"data": "real"}, "images are prepared beforehand"),
         ({"target_qps": 0.0}, "needs target_qps, or latency_bound_ms"),
-        ({"instances": 2}, "one process with one replica answers"),
+        ({"instances": 2}, "one process with one replica"),
     ],
 )
 @pytest.mark.parametrize("bench", [bench_cnn_torch, bench_cnn_tensorflow])
-def test_what_cannot_wait_for_questions_is_refused(bench: Any, changes: Any, message: str) -> None:
+def test_options_that_scenarios_exclude_are_refused(bench: Any, changes: Any, message: str) -> None:
     values = {**vars(bench.HOST["resnet50"]), "scenario": "server", "target_qps": 5.0, **changes}
     with pytest.raises(ValueError, match=message):
         bench.Direct(**values).check()

@@ -31,17 +31,17 @@ from ipubench.fixtures.servers.load import (
     SERVER,
     SINGLE_STREAM,
     WITH_RATE,
-    Answers,
     Load,
-    as_facts,
+    LoadResult,
+    certainly_misses_bound,
     due,
     highest_rate,
     judge,
+    load_facts,
     percentiles,
-    too_many_late,
 )
 from ipubench.fixtures.servers.options import LOAD_OPTIONS
-from ipubench.fixtures.servers.scenario import Scenario, said_of
+from ipubench.fixtures.servers.scenario import Scenario, load_line
 from ipubench.fixtures.servers.tensorflow_serving.runtime import ServingRuntime
 from ipubench.fixtures.servers.triton.runtime import TritonRuntime
 
@@ -83,9 +83,9 @@ def test_percentiles_are_values_of_the_nearest_rank(latencies: List[float]) -> N
 LOAD = Load(CONSTANT, 662, target_qps=100.0, bound_seconds=0.015)
 
 
-def answers(latency: float = 0.01, **more: Any) -> Answers:
+def answers(latency: float = 0.01, **more: Any) -> LoadResult:
     given = {"latencies": [latency] * 662, "late": 0.0, "seconds": 6.62, "due_within": 6.61, **more}
-    return Answers(**given, percentiles=percentiles(given["latencies"]))
+    return LoadResult(**given, percentiles=percentiles(given["latencies"]))
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def answers(latency: float = 0.01, **more: Any) -> Answers:
     [
         ({}, ""),
         ({"latency": 0.02}, "p99 is"),
-        ({"seconds": 8.0}, "the server answered 82.8 of 100.2 questions a second"),
+        ({"seconds": 8.0}, "the server answered 82.8 of 100.2 requests a second"),
         ({"late": 0.002}, "could not keep the schedule"),
         ({"verdict": "VALID"}, ""),
         ({"verdict": "INVALID", "why": "x"}, "LoadGen calls the run INVALID: x"),
@@ -104,22 +104,22 @@ def answers(latency: float = 0.01, **more: Any) -> Answers:
 def test_what_a_run_missed(more: Any, why: str) -> None:
     found = judge(LOAD, answers(**more))
     assert len(found) == bool(why) and why in "".join(found)
-    facts = as_facts(LOAD, answers(**more))
+    facts = load_facts(LOAD, answers(**more))
     assert facts["valid"] == (not why) and facts["invalid_because"] == found
-    assert ("INVALID: " in said_of(facts)) == bool(why)
+    assert ("INVALID: " in load_line(facts)) == bool(why)
 
 
 def test_what_a_record_says_of_a_run() -> None:
-    facts = as_facts(LOAD, answers(late=0.0005))
+    facts = load_facts(LOAD, answers(late=0.0005))
     assert facts["answered_qps"] == pytest.approx(100)
     assert facts["latency_ms"]["p99.9"] == pytest.approx(10)
     assert (facts["target_qps"], facts["latency_bound_ms"]) == (100.0, 15.0)
     assert facts["client_late_p99_ms"] == 0.5
     assert (facts["loadgen"], facts["as_long_as_mlperf"]) == (None, False)
-    long = as_facts(Load(OFFLINE, 1), answers(seconds=600.0, verdict="VALID"))
+    long = load_facts(Load(OFFLINE, 1), answers(seconds=600.0, verdict="VALID"))
     assert (long["loadgen"], long["as_long_as_mlperf"]) == ("VALID", True)
     assert (long["target_qps"], long["latency_bound_ms"]) == (None, None)
-    assert said_of(facts).endswith("p50 10.0, p99 10.0, p99.9 10.0 ms (from when due); valid")
+    assert load_line(facts).endswith("p50 10.0, p99 10.0, p99.9 10.0 ms (from when due); valid")
 
 
 def test_the_last_answer_may_take_as_long_as_its_bound() -> None:
@@ -164,11 +164,11 @@ def test_the_search_keeps_to_its_ends(
 def test_few_answers_that_are_late_prove_nothing_against_a_bound(late: int, found: bool) -> None:
     """With one of a hundred late, five or more are so in 0.34% of runs."""
     latencies = [0.02] * late + [0.01] * (100 - late)
-    assert too_many_late(answers(latencies=latencies), 0.015) is found
+    assert certainly_misses_bound(answers(latencies=latencies), 0.015) is found
 
 
 class Scripted(Client):
-    """Answers each request after a millisecond, each in a thread of its own; not the sixth."""
+    """LoadResult each request after a millisecond, each in a thread of its own; not the sixth."""
 
     def __init__(self, fails: bool = False) -> None:
         super().__init__()
@@ -185,10 +185,10 @@ class Scripted(Client):
     def open(self, address: str) -> None:
         pass
 
-    def ask(self, request: Any) -> Any:
+    def infer(self, request: Any) -> Any:
         raise AssertionError("an open loop does not wait")
 
-    def ask_later(self, request: Any, done: Callable[..., None]) -> None:
+    def infer_async(self, request: Any, done: Callable[..., None]) -> None:
         with self._lock:
             self.asked.append(request)
 
@@ -230,9 +230,9 @@ def test_a_closed_run_begins_when_it_was_told_to_and_tells_when_answers_came() -
         start, end = client.run((count, at))["window"]
         assert start >= at and end > start
         assert client.asked[-count:] == asked
-        times = sorted(client.answered((start, end))["times"])
+        times = sorted(client.response_times((start, end))["times"])
         assert len(times) == count
-        assert sorted(client.answered((times[0], times[-2]))["times"]) == times[1:-1]
+        assert sorted(client.response_times((times[0], times[-2]))["times"]) == times[1:-1]
     assert [len(seconds) for seconds in client.report(2)["runs"]] == [3, 6]
     assert client.report(0) == {"runs": []}
 
@@ -261,7 +261,7 @@ def test_loadgen_sends_exactly_what_was_asked_for_and_judges_it(
     slowest = [max(found.latencies[at : at + each]) for at in range(0, len(found.latencies), each)]
     assert found.late == max(0.0, found.percentiles["p99"] - percentiles(slowest)["p99"])
     if scenario == MULTI_STREAM:
-        assert ", 662 queries of 8 requests: p50 " in said_of(as_facts(load, found))
+        assert ", 662 queries of 8 requests: p50 " in load_line(load_facts(load, found))
 
 
 class Sender:
@@ -273,13 +273,13 @@ class Sender:
     def __init__(self, disturbed: float = math.inf, late: float = 0.0) -> None:
         self._disturbed, self._late = disturbed, late
 
-    def __call__(self, load: Load) -> Answers:
+    def __call__(self, load: Load) -> LoadResult:
         free = max(0.01, 1 - load.target_qps / 80)
         latencies = [0.01 / free] * load.queries
         if load.queries > 300 and load.target_qps > self._disturbed:
             latencies[-10:] = [0.03] * 10
         seconds = load.queries / min(load.target_qps, 80)
-        return Answers(latencies, self._late, seconds, percentiles(latencies))
+        return LoadResult(latencies, self._late, seconds, percentiles(latencies))
 
 
 def scenario_of(send: Any, **options: Any) -> Scenario:
@@ -347,7 +347,7 @@ def test_a_rate_that_holds_in_short_probes_only_is_lowered_in_growing_steps() ->
 
 
 def test_what_cannot_be_measured_fails_the_case() -> None:
-    with pytest.raises(CaseError, match="latency_bound_ms=5: it does not hold even at 8.00 "):
+    with pytest.raises(CaseError, match="latency_bound_ms=5: it fails even at 8.00 "):
         scenario_of(Sender(), latency_bound_ms=5.0).prepare(0.0125, print)
     late = scenario_of(Sender(late=0.05), target_qps=20.0)
     late.prepare(0.0125, print)
@@ -380,8 +380,8 @@ def test_a_sweep_of_loads_asks_one_server(tmp_path: Path) -> None:
     for runtime, config in runtimes:
         runtime._config = config
         other = {"scenario": SERVER, "target_qps": 5.0, "latency_bound_ms": 9.0}
-        assert runtime.serves(dataclasses.replace(config, scenario_seconds=3.0, **other))
-        assert not runtime.serves(dataclasses.replace(config, micro_batch_size=17))
+        assert runtime.can_reuse(dataclasses.replace(config, scenario_seconds=3.0, **other))
+        assert not runtime.can_reuse(dataclasses.replace(config, micro_batch_size=17))
         runtime.close()
 
 

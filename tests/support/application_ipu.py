@@ -11,7 +11,7 @@ import pytest
 
 from ipubench.bench_training.application.case import Application
 from ipubench.fixtures.case.values import Parameters
-from ipubench.fixtures.data.imagenet.pipeline import as_asked
+from ipubench.fixtures.data.imagenet.pipeline import plain_options
 from ipubench.fixtures.data.tfds.feed import ApplicationFeed
 from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.runtimes.tensorflow.ipu.application_options import (
@@ -63,7 +63,7 @@ def dataset(tf: Any, feed: ApplicationFeed, compute: str, start: int = 0) -> Any
     images += labels[..., None, None, None] / 4.0
     if not feed.training:
         labels.ravel()[feed.total :] = feed.classes
-    found = tf.data.Dataset.from_tensor_slices((images, labels)).with_options(as_asked(tf))
+    found = tf.data.Dataset.from_tensor_slices((images, labels)).with_options(plain_options(tf))
     return found.repeat().skip(start) if feed.training else found
 
 

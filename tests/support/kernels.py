@@ -56,7 +56,9 @@ def built(config: CaseConfig, **changes: Any) -> TensorFlowStep:
     if config.precision != "32.32" and tf.__version__.startswith("2.6."):
         pytest.skip("TensorFlow 2.6 lacks bfloat16 operations on a CPU")
     kernel = type(config).__module__.split("bench_")[-1]
-    model = getattr(importlib.import_module(type(config).__module__), kernel)
+    module = importlib.import_module(type(config).__module__)
+    model = getattr(module, kernel, None)
+    assert model is not None, f"{module.__file__} has no function {kernel}: name its layer so"
     feed = config.feed(DATA)  # type: ignore[attr-defined]
     step = TensorFlowHost(StandIn()).loop(partial(model, config), config, feed)  # type: ignore[arg-type]
     step.build()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ipubench.fixtures.data.imagenet.feed import ImageNetFeed
-from ipubench.fixtures.data.imagenet.pipeline import as_asked
+from ipubench.fixtures.data.imagenet.pipeline import plain_options
 from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.poplar.options import TF_FLAGS
 from tests.doubles import popdist
@@ -60,7 +60,7 @@ def use_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def dataset(tf: Any, feed: ImageNetFeed, compute: str, start: int = 0) -> Any:
         endless = tf.data.Dataset.from_tensor_slices(batches()).repeat()
-        return endless.skip(start).with_options(as_asked(tf))
+        return endless.skip(start).with_options(plain_options(tf))
 
     monkeypatch.setattr("ipubench.fixtures.data.imagenet.pipeline.dataset", dataset)
 

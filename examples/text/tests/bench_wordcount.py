@@ -1,4 +1,4 @@
-"""How fast words are counted and numbers sorted."""
+"""Measures how fast words are counted and numbers sorted."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ def bench_count(config: Text, meter: Any) -> None:
 
 @pytest.mark.parametrize("length", [1000, 100_000])
 def bench_sort(benchmark: Any, length: int) -> None:
-    """A test as pytest-benchmark's users write it."""
+    """A test as users of pytest-benchmark write it."""
     assert benchmark(sorted, range(length, 0, -1))[0] == 1

@@ -1,6 +1,6 @@
-"""The blocks of the networks and the names of their units, as plain data: no framework is needed.
+"""The blocks of the networks and the names of their units, without a framework.
 
-The layers are made from these blocks, and pipelines are split at the units' names.
+Layers are made from these blocks, and pipelines are split at the units' names.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BOTTLENECK: Dict[str, Tuple[int, ...]] = {
     "152": (3, 8, 36, 3),
 }
 RESNET_STEM_CHANNELS = 64
-EXPANSION = 4  # outputs of a bottleneck block over its filters
+EXPANSION = 4  # ratio of a bottleneck block's outputs to its filters
 
 
 class ResidualBlock(NamedTuple):
@@ -38,7 +38,7 @@ class ResidualBlock(NamedTuple):
     outputs: int
     stride: int
     first: bool  # of its stage
-    #: The names of its units: all up to the addition, and the ReLU behind it.
+    #: The names of its units: everything up to the addition, and the ReLU after it.
     units: Tuple[str, str]
 
 
@@ -48,10 +48,11 @@ def residual_blocks(
     expansion: int,
     named: Callable[[int, int, int], Tuple[str, Tuple[str, str]]],
 ) -> List[ResidualBlock]:
-    """Return blocks of so many a stage, behind a stem of so many channels, in order.
+    """Return the blocks in order, with ``counts`` blocks per stage after a stem of ``stem``
+    channels.
 
-    Each stage has twice the filters of the one before. ``named(stage, index, stride)`` gives a
-    block's path and the names of its units, with stages and blocks from 0.
+    Each stage has twice the filters of the previous one. ``named(stage, index, stride)`` returns a
+    block's path and the names of its units; stages and blocks count from 0.
     """
     blocks: List[ResidualBlock] = []
     channels = stem
@@ -83,15 +84,16 @@ MAX_DEPTH = len(ascii_lowercase) / max(stage.blocks for stage in STAGES)
 
 
 class Shape(NamedTuple):
-    """What makes one EfficientNet differ from another."""
+    """The differences between EfficientNets."""
 
     width: float  # multiplies the channels
     depth: float  # multiplies the blocks of a stage
     dropout: float
     expand_ratio: int
-    group_dim: int  # channels per group of what are depthwise convolutions with 1
+    group_dim: int  # channels per group of convolutions that are depthwise with 1
     squeeze_excite: bool
-    survival: float  # what a branch's falls towards over the blocks in training, from 1
+    # the probability to keep a branch in training falls from 1 to this over the blocks
+    survival: float
     depth_divisor: int  # of all numbers of channels
     top_width: int
     activation: str
@@ -104,7 +106,7 @@ class Shape(NamedTuple):
 
 
 class EfficientNetBlock(NamedTuple):
-    """One block; ``expand`` 1: it is no wider inside and has no expansion."""
+    """One block; ``expand`` 1 means no expansion."""
 
     path: str
     inputs: int
@@ -121,7 +123,7 @@ class EfficientNetBlock(NamedTuple):
 
     @property
     def units(self) -> List[str]:
-        """The names of its units: a residual block is one, the parts of another are one each."""
+        """The names of its units: one for a residual block, otherwise one per layer."""
         if self.residual:
             return [self.path]
         expansion = [self.path] if self.expand != 1 else []
@@ -149,7 +151,7 @@ def efficientnet_blocks(shape: Shape) -> List[EfficientNetBlock]:
 
 
 def cut_at(names: Sequence[str], splits: Sequence[str]) -> List[int]:
-    """Return the place of each split among the names of a network's units.
+    """Return the index of each split among the names of a network's units.
 
     Raises ValueError for a name that does not exist or is the first, and for names out of order.
     """
@@ -163,7 +165,7 @@ def cut_at(names: Sequence[str], splits: Sequence[str]) -> List[int]:
             raise ValueError(f"pipeline split {name!r} does not exist{hint}\n{listed}")
         place = names.index(name)
         if cuts and place <= cuts[-1]:
-            again = "stands there twice" if splits.count(name) > 1 else "comes too late"
+            again = "is given twice" if splits.count(name) > 1 else "comes too late"
             raise ValueError(
                 f"pipeline split {name!r} {again}: name each split once, in the network's order\n"
                 f"{listed}"

@@ -1,4 +1,4 @@
-"""The convolutional networks for image classification: which there are, and how to build one."""
+"""The convolutional networks for image classification, and how to build one."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ MODELS: Dict[str, Sequence[str]] = {
     "resnext": ("14", "26", "50", "101", "152"),
     "efficientnet": tuple(EFFICIENTNETS),
 }
-# Per model: the norm's epsilon, and the gain of random kernels. Gain 2 keeps the size of what
-# passes a convolution and a ReLU (He et al., arXiv 1502.01852); a ResNet adds up too many branches.
+# For each model: the norm's epsilon, and the gain of random kernels. Gain 2 keeps the scale of
+# activations through a convolution and a ReLU (He et al., arXiv 1502.01852), but a ResNet adds up
+# too many branches for it.
 _EPSILON = {"resnet": 1e-5, "resnext": 1e-5, "efficientnet": 1e-3}
 _GAIN = {"resnet": 1.0, "resnext": 1.0, "efficientnet": 2.0}
 _GROUP_DIM = {"resnext": 4, "efficientnet": 1}
-# Channels hundreds of times as many fit into no memory.
+# More channels would not fit into any memory.
 _MAX_WIDTH = 100.0
 
 
@@ -40,11 +41,11 @@ _MAX_WIDTH = 100.0
 class Network:
     """One network. None means the model's own value.
 
-    Raises ValueError for impossible values that the options of a case do not refuse themselves.
+    Raises ValueError for invalid values that the options of a case accept.
     """
 
     model: str = "resnet"  # resnet, resnext or efficientnet
-    model_size: str = "50"  # of a ResNet its layers; of an EfficientNet "B4" or "4"
+    model_size: str = "50"  # a ResNet's layers; an EfficientNet's "B4" or "4"
     classes: int = 1000
     norm: str = "batch"  # batch or group
     groups: int = 32  # of a group norm
@@ -52,7 +53,7 @@ class Network:
     norm_epsilon: Optional[float] = None
     convolution_groups: int = 32  # resnext only
     group_dim: Optional[int] = None  # channels per group; resnext 4, efficientnet 1
-    # The rest is for efficientnet only.
+    # The others are for efficientnet only.
     expand_ratio: int = 6
     dropout_rate: Optional[float] = None
     block_survival_prob: float = 0.8
@@ -95,7 +96,7 @@ class Network:
 
     @property
     def shape(self) -> Shape:
-        """What makes an EfficientNet this one."""
+        """The properties of this EfficientNet."""
         scale = EFFICIENTNETS[self.size]
         return Shape(
             width=_default(self.width_coefficient, scale.width),
@@ -112,7 +113,7 @@ class Network:
 
     @property
     def unit_names(self) -> List[str]:
-        """The names of the units in order; pipelines are split at all but the first."""
+        """The names of the units in order; pipelines can be split at all but the first."""
         if self.model == "efficientnet":
             names = [name for block in efficientnet_blocks(self.shape) for name in block.units]
         else:
@@ -129,8 +130,8 @@ def build_classifier(
 ) -> Classifier:
     """Return a network with seeded random weights, variables of ``dtype`` (float32).
 
-    ``group_norm(images, gamma, beta, groups, epsilon) -> images`` computes group norms in place of
-    our own. Raises ValueError where groups do not divide the channels of a layer.
+    ``group_norm(images, gamma, beta, groups, epsilon) -> images`` replaces our group norm. Raises
+    ValueError if groups do not divide the channels of a layer.
     """
     from ipubench.models.tensorflow.cnn.factory import LayerFactory
     from ipubench.models.tensorflow.cnn.layers import Classifier

@@ -1,6 +1,6 @@
 """EfficientNet (Tan and Le, arXiv 1905.11946), with symmetric padding.
 
-Imported only where TensorFlow is loaded already.
+Imported only if TensorFlow is loaded already.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class Residual(Unit):
         self.drop = drop
 
     def __call__(self, images: Any, run: ForwardPass) -> Any:
-        """Return the branch's output, for some images dropped in training, plus the images."""
+        """Return the branch's output plus the images. Training drops some branches."""
         return self.drop(through(self.layers, images, run), run) + images
 
 
 def efficientnet_units(make: LayerFactory, shape: Shape, classes: int) -> List[Unit]:
-    """Return the units: a residual block is one, the parts of another block are one each."""
+    """Return the units: one for a residual block, otherwise one per layer."""
     channels = shape.channels(STEM_CHANNELS)
     stem = make.conv_norm("stem", 3, channels, 3, 2, activation=shape.activation)
     units: List[Unit] = [Chain("stem", [stem])]
@@ -57,7 +57,7 @@ def efficientnet_units(make: LayerFactory, shape: Shape, classes: int) -> List[U
 
 
 def _parts(make: LayerFactory, shape: Shape, block: EfficientNetBlock) -> List[Layer]:
-    """Return expansion (where there is one), grouped convolution, squeeze-excite, projection."""
+    """Return expansion (if any), grouped convolution, squeeze-excite, projection."""
     path, activation = block.path, shape.activation
     inner = block.inputs * block.expand
     parts: List[Layer] = []

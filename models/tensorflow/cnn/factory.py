@@ -1,6 +1,6 @@
-"""Making the layers of one network: their dtype, their seeded initial weights, their norm.
+"""Makes the layers of a network: their dtype, their seeded initial weights, their norm.
 
-Imported only where TensorFlow is loaded already.
+Imported only if TensorFlow is loaded already.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from ipubench.models.tensorflow.cnn.layers import (
 class LayerFactory:
     """Makes layers with variables of ``dtype``; moving averages are never bfloat16.
 
-    Kernels of convolutions are drawn from N(0, gain / fan-in), those of dense layers as Glorot and
-    Bengio (2010) say. ``norm`` is "batch" or "group"; ``group_norm`` computes the latter if given.
-    A group norm's ``groups`` may follow from ``channels_per_group`` instead.
+    Convolution kernels are drawn from N(0, gain / fan-in), dense ones after Glorot and Bengio
+    (2010). ``norm`` is "batch" or "group"; ``group_norm`` replaces ours. ``channels_per_group`` may
+    determine a group norm's ``groups``.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class LayerFactory:
     ) -> ConvNorm:
         """Return a convolution of size x size in ``groups``, its norm and an activation.
 
-        Raises ValueError where groups do not divide the channels.
+        Raises ValueError if groups do not divide the channels.
         """
         if inputs % groups or outputs % groups:
             raise ValueError(
@@ -87,7 +87,7 @@ class LayerFactory:
         return ConvNorm(conv, self.norm(path, outputs, gamma), activation)
 
     def conv_bias(self, path: str, inputs: int, outputs: int, size: int) -> ConvBias:
-        """Return a convolution without padding, a bias and a ReLU; Glorot's kernel."""
+        """Return a convolution without padding, a bias and a ReLU, with Glorot's kernel."""
         conv = self._glorot_convolution(path, (size, size, inputs, outputs), 1, "VALID")
         return ConvBias(conv, self._variable(f"{path}/bias", np.zeros(outputs)))
 
@@ -99,10 +99,7 @@ class LayerFactory:
         )
 
     def norm(self, path: str, channels: int, gamma: float = 1.0) -> Layer:
-        """Return a norm.
-
-        Raises ValueError where the groups of a group norm do not divide the channels.
-        """
+        """Return a norm. Raises ValueError if groups do not divide the channels."""
         scale = self._variable(f"{path}/gamma", np.full(channels, gamma))
         shift = self._variable(f"{path}/beta", np.zeros(channels))
         if self._norm == "batch":
@@ -125,7 +122,7 @@ class LayerFactory:
         return Convolution(kernel, stride, padding)
 
     def _glorot(self, shape: Tuple[int, ...]) -> Any:
-        """Return a kernel [..., inputs, outputs] as Glorot and Bengio say."""
+        """Return a kernel [..., inputs, outputs] after Glorot and Bengio."""
         pixels = int(np.prod(shape[:-2]))
         limit = (6.0 / (pixels * (shape[-2] + shape[-1]))) ** 0.5
         return self._random.uniform(-limit, limit, shape)
@@ -134,10 +131,10 @@ class LayerFactory:
         return tf.Variable(tf.cast(np.asarray(values, np.float32), self._dtype), name=name)
 
     def _average(self, name: str, values: Any) -> Any:
-        """Return the variable of a moving average; float32 in place of bfloat16.
+        """Return the variable of a moving average; float32 instead of bfloat16.
 
-        A move of a bfloat16 value by less than 0.2 to 0.4% of it is rounded away, and an average
-        moves by a few percent of what is missing.
+        bfloat16 would round changes below 0.2 to 0.4% of a value away, and an average changes by a
+        few per cent of its difference.
         """
         dtype = tf.float32 if self._dtype == tf.bfloat16 else self._dtype
         values = tf.cast(np.asarray(values, np.float32), dtype)

@@ -1,4 +1,4 @@
-"""Networks for inference: constant weights, batch norms folded into the convolutions before."""
+"""Networks for inference: constant weights, and batch norms folded into convolutions."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class FoldedConvolution:
     def __init__(self, tf: Any, kernel: Any, bias: Any, conv: Any, activation: str) -> None:
         self._tf = tf
         self._kernel = kernel
-        # Not a constant: TensorFlow drops the addition of one that is zero, as biases are at first,
-        # and without it fuses nothing (ResNet-50: half the speed).
+        # Not a constant: TensorFlow drops the addition of a zero constant, which biases are
+        # initially, and then fuses nothing (ResNet-50: half the speed).
         self._bias = tf.Variable(bias, trainable=False)
         self._stride, self._padding = conv.stride, conv.padding
         self._activation = ACTIVATIONS[activation]
@@ -43,8 +43,8 @@ class FoldedConvolution:
 def fold(tf: Any, classifier: Any, dtype: Any) -> Callable[[Any], Any]:
     """Return images [N, H, W, C] of ``dtype`` -> logits, for inference.
 
-    Batch norms are folded in float64 and weights rounded once to ``dtype``; group norms stay. The
-    classifier itself is left alone.
+    Batch norms are folded in float64, and weights rounded once to ``dtype``; group norms stay. The
+    classifier itself is unchanged.
     """
 
     def folded(part: Any) -> Any:
@@ -72,12 +72,12 @@ def fold(tf: Any, classifier: Any, dtype: Any) -> Callable[[Any], Any]:
 
 
 def folded_norms(classifier: Any) -> int:
-    """Return how many norms of a classifier :func:`fold` folds into the convolutions before."""
+    """Return how many norms of a classifier :func:`fold` folds into convolutions."""
     return sum(_folds(part) for part in classifier.submodules)
 
 
 def _folds(part: Any) -> bool:
-    """Whether a part is a convolution whose norm can be folded into it."""
+    """Return whether a layer is a convolution with a norm that can be folded into it."""
     from ipubench.models.tensorflow.cnn.layers import BatchNorm, ConvNorm
 
     return isinstance(part, ConvNorm) and isinstance(part.norm, BatchNorm)

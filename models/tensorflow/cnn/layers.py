@@ -1,7 +1,7 @@
-"""Layers of the convolutional networks: their variables, and how they start.
+"""The layers of the convolutional networks.
 
-Variables keep their own dtype and are cast to the images' where they are used. Images are NHWC.
-Imported only where TensorFlow is loaded already: a module class cannot be declared without it.
+Variables keep their dtype and are cast to the images' dtype when used. Images are NHWC. Imported
+only if TensorFlow is loaded already, because a module class needs it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from ipubench.models.tensorflow.cnn.operations import (
 )
 from ipubench.models.tensorflow.cnn.run import ForwardPass, through
 
-#: (images, gamma [C], beta [C], groups, epsilon) -> images, in place of our group norm.
+#: (images, gamma [C], beta [C], groups, epsilon) -> images; replaces our group norm.
 GroupNormFunction = Callable[[Any, Any, Any, int, float], Any]
-#: Spreads the layers' numbers, so that no two layers share a draw at neighbouring seeds.
+#: Distance of the layers' seeds, so that no two layers share a draw at neighbouring seeds.
 _SEED_STRIDE = 0x1E3779B1
 
 
@@ -35,14 +35,14 @@ class Layer(tf.Module):
     """A part of a network: images in, images out."""
 
     def __call__(self, images: Any, run: ForwardPass) -> Any:
-        """Return what the layer makes of images."""
+        """Return the layer's output."""
         raise NotImplementedError
 
 
 class Convolution(Layer):
     """A convolution without bias; ``kernel`` [k, k, inputs / groups, outputs], k odd.
 
-    Padded by k // 2 on all sides, or as TensorFlow's ``padding`` says, "SAME" or "VALID".
+    Padded by k // 2 on all sides, or by TensorFlow's ``padding``, "SAME" or "VALID".
     """
 
     def __init__(self, kernel: Any, stride: int, padding: str = "") -> None:
@@ -63,7 +63,7 @@ class Convolution(Layer):
 class BatchNorm(Layer):
     """A batch norm; its averages move by 1 - ``decay`` towards a batch's statistics.
 
-    In training ``replica_group`` replicas are one batch where the run tells how to reduce.
+    In training, ``replica_group`` replicas form one batch if the run has ``reduce``.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class BatchNorm(Layer):
         self.replica_group = replica_group
 
     def __call__(self, images: Any, run: ForwardPass) -> Any:
-        """Normalise by the batch's statistics in training, else by the moving averages."""
+        """Normalise by the batch's statistics in training, otherwise by the moving averages."""
         dtype = images.dtype if run.narrow_norms else tf.float32
         gamma, beta = cast(self.gamma, dtype), cast(self.beta, dtype)
         if not run.training:
@@ -99,7 +99,7 @@ class BatchNorm(Layer):
         return images
 
     def update_moving_averages(self, mean: Any, variance: Any) -> None:
-        """Take a batch's mean and variance into the moving averages."""
+        """Move the moving averages towards a batch's mean and variance."""
         for moving, value in ((self.moving_mean, mean), (self.moving_variance, variance)):
             now = cast(moving, tf.float32)
             moved = now + (1.0 - self.decay) * (tf.cast(value, tf.float32) - now)
@@ -107,7 +107,7 @@ class BatchNorm(Layer):
 
 
 class GroupNorm(Layer):
-    """A group norm; ``function``, if given, computes it instead of ours."""
+    """A group norm; ``function``, if given, replaces ours."""
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ class Dense(Layer):
 
 
 class SqueezeExcite(Layer):
-    """Scale each channel by what two dense layers make of the channels' means."""
+    """Scales each channel by a factor that two dense layers compute from the channels' means."""
 
     def __init__(self, squeeze: Dense, excite: Dense, activation: str) -> None:
         super().__init__()
@@ -188,10 +188,10 @@ class SqueezeExcite(Layer):
 
 
 class Dropout(Layer):
-    """Zero elements in training and scale the rest, so that the expectation stays.
+    """Zeroes elements in training and scales the rest, to keep the expectation.
 
-    ``whole``: all elements of an image together (drop-connect, Huang et al., arXiv 1603.09382).
-    ``number`` tells the layers of a network apart: each draws its own random numbers.
+    With ``whole``, it zeroes whole images (drop-connect, Huang et al., arXiv 1603.09382).
+    ``number`` identifies a layer of the network, so that each draws different random numbers.
     """
 
     def __init__(self, keep: float, number: int, whole: bool = False) -> None:
@@ -201,13 +201,13 @@ class Dropout(Layer):
         self.whole = whole
 
     def __call__(self, images: Any, run: ForwardPass) -> Any:
-        """Return the images, in training with a seed some of their elements zeroed."""
+        """Return the images; in training with a seed, some of their elements zeroed."""
         if not run.random or self.keep >= 1.0:
             return images
         shape = tf.shape(images)
         if self.whole:
             shape = tf.concat([shape[:1], tf.ones_like(shape[1:])], 0)
-        # The product wraps around, as does the sum: only that they differ matters.
+        # The product wraps around, like the sum; only their difference matters.
         offset = np.array([self.number * _SEED_STRIDE % (1 << 31), 0], np.int32)
         draws = tf.random.stateless_uniform(shape, run.seed + offset)
         scales = tf.where(draws < self.keep, 1.0 / self.keep, 0.0)
@@ -215,7 +215,7 @@ class Dropout(Layer):
 
 
 class Unit(Layer):
-    """A piece of a network that pipelines can be split at; one tensor in, one tensor out."""
+    """A part of a network at which pipelines can be split; one tensor in, one tensor out."""
 
     def __init__(self, path: str) -> None:
         super().__init__()
@@ -228,14 +228,14 @@ class Unit(Layer):
 
 
 class Chain(Unit):
-    """Layers one after the other."""
+    """Layers in sequence."""
 
     def __init__(self, path: str, layers: List[Layer]) -> None:
         super().__init__(path)
         self.layers = layers
 
     def __call__(self, images: Any, run: ForwardPass) -> Any:
-        """Return what the last layer makes."""
+        """Return the last layer's output."""
         return through(self.layers, images, run)
 
 
@@ -262,7 +262,7 @@ class Top(Unit):
 class Classifier(tf.Module):
     """A network: images [N, H, W, C] -> logits [N, classes], unit after unit.
 
-    The computation has the images' dtype.
+    It computes in the images' dtype.
     """
 
     def __init__(self, units: List[Unit]) -> None:

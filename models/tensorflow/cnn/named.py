@@ -1,4 +1,4 @@
-"""The networks of the image classification application, by name, and how to build one."""
+"""The networks of the image classification application, by name."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ NORM_EPSILON = 1.001e-5
 
 @dataclass(frozen=True)
 class NamedNetwork:
-    """One network, of values that are possible together.
+    """One network, with values that are valid together.
 
     ``image_shape`` is (height, width, channels). The norms batch_norm and custom_batch_norm compute
-    the same: in the original they differ in who assigns the moving averages, the layer or the
-    optimiser; here it is never the layer. A group norm has either ``groups`` or
-    ``channels_per_group``. ``replica_group`` replicas share the statistics of their batch norms;
-    on a host they do so where the run is told how (``ForwardPass.reduce``), on IPUs the SDK's
-    option ``norms.experimental.distributed_batch_norm_replica_group_size`` does it.
+    the same: in the original, the layer or the optimiser assigns the moving averages; here the
+    layer never does. A group norm has either ``groups`` or ``channels_per_group``.
+    ``replica_group`` replicas share the statistics of their batch norms: on a host through
+    ``ForwardPass.reduce``, on IPUs by the SDK's option
+    ``norms.experimental.distributed_batch_norm_replica_group_size``.
     """
 
     model_name: str
@@ -44,7 +44,7 @@ class NamedNetwork:
 
     @property
     def unit_names(self) -> List[str]:
-        """The names of the units in order; pipelines are split at all but the first."""
+        """The names of the units in order; pipelines can be split at all but the first."""
         return unit_names(self.model_name)
 
 
@@ -57,8 +57,8 @@ def build_named(
 ) -> Classifier:
     """Return a network with seeded random weights, variables of ``dtype`` (float32).
 
-    Its last unit, "top", gives the logits. ``group_norm(images, gamma, beta, groups, epsilon) ->
-    images`` computes group norms in place of our own.
+    Its last unit, "top", returns the logits. ``group_norm(images, gamma, beta, groups, epsilon) ->
+    images`` replaces our group norm.
     """
     from ipubench.models.tensorflow.cnn.factory import LayerFactory
     from ipubench.models.tensorflow.cnn.layers import Classifier

@@ -1,7 +1,7 @@
-"""The named networks as plain data: their blocks, units and sizes; no framework is needed.
+"""The named networks' blocks, units and sizes, without a framework.
 
-The names are those of the layers in the original program, a Keras model. A unit begins at the layer
-it is named after, so a pipeline can be split at all but the first.
+The names are those of the layers in the original program, a Keras model. A unit has the name of its
+first layer, so a pipeline can be split at all but the first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ RESNETS: Dict[str, Tuple[int, ...]] = {
     "resnet34": (3, 4, 6, 3),
     "resnet50": (3, 4, 6, 3),
 }
-#: Those whose blocks have three convolutions, the last of which is wider.
+#: Networks whose blocks have three convolutions, with a wider last one.
 BOTTLENECKS = ("resnet50",)
 STEM_CHANNELS = 64
 #: ResNet for small images -> blocks of each of its three stages.
@@ -83,7 +83,7 @@ def unit_names(model_name: str) -> List[str]:
 
 
 def norm_channels(model_name: str) -> List[int]:
-    """Return the numbers of channels that a network's norms have, each once, rising."""
+    """Return the distinct numbers of channels of a network's norms, in ascending order."""
     if model_name in RESNETS:
         blocks = resnet_blocks(model_name)
         return sorted({STEM_CHANNELS, *(n for b in blocks for n in (b.filters, b.outputs))})

@@ -1,15 +1,15 @@
-"""The units of the application's networks, which named.py builds.
+"""The units of the application's networks.
 
-resnet18, resnet34 and resnet50 have the skeleton of Keras' applications. They differ from
-resnet.py: 3 x 3 convolutions with a stride pad at the end only (TensorFlow's "SAME"), the first
-block of every stage has a projection, and only bottleneck blocks start as the identity.
+resnet18, resnet34 and resnet50 have the structure of Keras' applications. Unlike in resnet.py, 3 x
+3 convolutions with a stride pad only at the end (TensorFlow's "SAME"), the first block of each
+stage has a projection, and only bottleneck blocks start as the identity.
 
 cifar_resnet8 to 56 are ResNets of 6 n + 2 layers for small images (He et al., arXiv 1512.03385).
-Shortcuts that change the shape drop pixels and add channels of zeros: they have no weights.
+Shortcuts that change the shape drop pixels and add channels of zeros, so they have no weights.
 
-toy_model and toy_model_bn are two convolutions, each with a maximum of 5 x 5 windows behind it.
+toy_model and toy_model_bn are two convolutions, each followed by a maximum of 5 x 5 windows.
 
-Imported only where TensorFlow is loaded already.
+Imported only if TensorFlow is loaded already.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class ChannelMeans(Unit):
 
 
 def top_units(make: LayerFactory, channels: int, classes: int) -> List[Unit]:
-    """Return the channel means and the dense layer behind the last block."""
+    """Return the channel means and the dense layer after the last block."""
     return [ChannelMeans("avg_pool"), Chain("top", [make.dense("top/dense", channels, classes)])]
 
 
 def named_resnet_units(
     make: LayerFactory, model_name: str, bottleneck: bool, channels: int, classes: int
 ) -> List[Unit]:
-    """Return the units of a network for images of so many ``channels``."""
+    """Return the units of a network for images with ``channels``."""
     stem = make.conv_norm("conv1", channels, STEM_CHANNELS, 7, 2, activation="relu", glorot=True)
     units: List[Unit] = [Chain("conv1_conv", [stem]), Chain("pool1_pad", [MaxPool()])]
     blocks = resnet_blocks(model_name)
@@ -90,7 +90,7 @@ def _residual_sum(
 
 
 class IdentityShortcut(Layer):
-    """Every ``stride``-th pixel, and zeros as further ones of all ``channels``."""
+    """Takes each ``stride``-th pixel, and adds zeros to get ``channels``."""
 
     def __init__(self, stride: int, channels: int) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class IdentityShortcut(Layer):
 
 
 def cifar_units(make: LayerFactory, model_name: str, channels: int, classes: int) -> List[Unit]:
-    """Return the units of a network for images of so many ``channels``."""
+    """Return the units of a network for images with ``channels``."""
     stem = make.conv_norm("conv1", channels, CIFAR_STEM_CHANNELS, 3, activation="relu")
     units: List[Unit] = [Chain("conv1_conv", [stem])]
     blocks = cifar_blocks(model_name)
@@ -128,7 +128,7 @@ def cifar_units(make: LayerFactory, model_name: str, channels: int, classes: int
 
 
 class WindowMax(Layer):
-    """Maxima of windows that do not overlap; what fills no window is left out."""
+    """Maxima of windows that do not overlap; incomplete windows are dropped."""
 
     def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Return the smaller images."""

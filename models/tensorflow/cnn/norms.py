@@ -1,4 +1,4 @@
-"""The norms of the networks: of a batch, of the batches of several replicas, of groups of channels.
+"""The norms of the networks: over a batch, over the batches of replicas, over groups of channels.
 
 They are chosen for their speed on a CPU. Images are NHWC.
 """
@@ -11,9 +11,9 @@ from typing import Any, Callable, Tuple
 def batch_statistics(tf: Any, images: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     """Normalise images by their batch; return (images, mean [C], unbiased variance [C]).
 
-    The fused operation takes 16-bit images and float32 ``gamma`` and ``beta`` [C], sums in
-    float32, and takes a sixth of the time of tf.nn.moments and tf.nn.batch_normalization. An
-    IPU's also takes ``gamma`` and ``beta`` of the images' type, which then is that of all results.
+    The fused operation takes 16-bit images and float32 ``gamma`` and ``beta`` [C], sums in float32,
+    and takes a sixth of the time of tf.nn.moments and tf.nn.batch_normalization. On an IPU
+    ``gamma`` and ``beta`` may have the images' type, which is then that of all results.
     """
     empty = tf.zeros([0], gamma.dtype)
     outputs = tf.raw_ops.FusedBatchNormV3(
@@ -46,11 +46,11 @@ def group_statistics(
     replicas: int,
     reduce: Callable[[Any], Any],
 ) -> Tuple[Any, Any, Any]:
-    """Normalise images by the batch of all ``replicas``; return as batch_statistics does.
+    """Normalise images by the batch of all ``replicas``. Returns like batch_statistics.
 
     ``reduce`` is the mean over the replicas, whose batches have one size; ``gamma`` and ``beta``
-    are float32. The gradient of ``gamma`` and ``beta`` is this replica's share: the mean over the
-    replicas is that of the one batch. Only the images that are returned have a gradient.
+    are float32. The gradient of ``gamma`` and ``beta`` is this replica's share: its mean over the
+    replicas is the gradient of the joint batch. Only the returned images have a gradient.
     """
     count = tf.size(images) // images.shape[3]
     own = tf.cast(count, tf.float32)
@@ -58,10 +58,10 @@ def group_statistics(
 
     def statistics(images: Any) -> Tuple[Any, Any]:
         """Return the mean and the biased variance of all replicas, [C] each."""
-        # The fused operation takes a sixth of the time of tf.nn.moments; its outputs go unused.
+        # The fused operation takes a sixth of the time of tf.nn.moments; its outputs are unused.
         _, mean, variance = batch_statistics(tf, images, gamma, beta, epsilon)
         of_all = reduce(mean)
-        # Squares of differences of means only: no large mean cancels.
+        # Squares only of differences of means, so no large mean cancels.
         variance = variance * ((own - 1.0) / own) + tf.square(mean - of_all)
         return of_all, reduce(variance)
 
@@ -92,8 +92,8 @@ def group_norm(
 ) -> Any:
     """Normalise each image by groups of channels (Wu and He, arXiv 1803.08494).
 
-    Channel c is in group c % groups, as in the SDK's norm: with adjacent channels a network would
-    be another one than on IPUs. ``gamma`` and ``beta`` [C]; statistics in float32. Only
+    Channel c is in group c % groups, as in the SDK's norm: with adjacent channels the network would
+    differ from the one on IPUs. ``gamma`` and ``beta`` are [C]; statistics are in float32. Only
     ``training`` needs a gradient.
     """
     norm = _GroupNorm(tf, images.shape, groups, epsilon)
@@ -116,13 +116,13 @@ def group_norm(
 class _GroupNorm:
     """The arithmetic of a group norm of images [N, H, W, C]: means are [N, C], each its group's.
 
-    Sums over pixels as products with ones, and a gradient of our own, take a quarter of the time of
+    Sums over pixels as products with ones, and our own gradient, take a quarter of the time of
     tf.nn.moments and its gradient ([16, 56, 56, 256], bfloat16: 83 against 304 ms). Slower: XLA
     (293), reduce_sum (124), avg_pool (87). A batch norm per image is 10% faster but no simpler.
 
-    A pilot, the mean of a group's first row, is subtracted before squares are taken, so no large
-    mean cancels; it costs 5 to 12% of that time. It is at most sqrt(H - 1) deviations from the
-    mean (Samuelson's inequality).
+    A pilot, the mean of a group's first row, is subtracted before squaring, so no large mean
+    cancels; it takes 5 to 12% of that time. It is at most sqrt(H - 1) deviations from the mean
+    (Samuelson's inequality).
     """
 
     def __init__(self, tf: Any, shape: Any, groups: int, epsilon: float) -> None:
@@ -133,7 +133,7 @@ class _GroupNorm:
         self._count = shape[1] * shape[2] * self._size
 
     def forward(self, images: Any, gamma: Any, beta: Any) -> Tuple[Any, Any, Any]:
-        """Return the normalised images, and the means and inverse deviations less the pilots."""
+        """Return the normalised images, and the means and inverse deviations minus the pilots."""
         tf = self._tf
         pixels = self._shifted(images)
         mean = self._of_groups(channel_sums(tf, pixels))
@@ -147,14 +147,14 @@ class _GroupNorm:
     def gradient(
         self, slopes: Any, images: Any, gamma: Any, mean: Any, inverse: Any
     ) -> Tuple[Any, Any, Any]:
-        """Return the gradients of the images, and in float32 of ``gamma`` and of ``beta``."""
+        """Return the gradients of the images and, in float32, of ``gamma`` and ``beta``."""
         tf = self._tf
         pixels = self._shifted(images)
         slope = tf.cast(pixels_of(tf, slopes), tf.float32)
         of_beta = channel_sums(tf, slope)
         of_gamma = (channel_sums(tf, slope * pixels) - mean * of_beta) * inverse
         scale = tf.cast(gamma, tf.float32)
-        # slope gamma, less its part along the mean and along the normalised images.
+        # slope gamma, minus its components along the mean and the normalised images.
         along = -inverse * inverse * self._of_groups(of_gamma * scale)
         constant = -inverse * self._of_groups(of_beta * scale) - along * mean
         inner = slope * self._of_pixels(inverse * scale) + pixels * self._of_pixels(along)
@@ -176,7 +176,7 @@ class _GroupNorm:
         return self._tf.expand_dims(values, 1)
 
     def _shifted(self, images: Any) -> Any:
-        """Return the pixels [N, H W, C] in float32, less their pilots."""
+        """Return the pixels [N, H W, C] in float32, minus their pilots."""
         tf = self._tf
         first_row = tf.reduce_sum(tf.cast(images[:, 0], tf.float32), 1)
         pilot = self._height * self._of_groups(first_row)

@@ -11,8 +11,8 @@ def convolve(
 ) -> Any:
     """Convolve images [N, H, W, C] with a kernel [k, k, C / groups, outputs], k odd.
 
-    Padded by k // 2 on all four sides, or as TensorFlow's ``padding`` says, "SAME" or "VALID".
-    Only ``training`` needs a gradient.
+    Padded by k // 2 on all four sides, or by TensorFlow's ``padding``, "SAME" or "VALID". Only
+    ``training`` needs a gradient.
     """
     size, _, depth, outputs = kernel.shape
     if not padding:
@@ -25,7 +25,8 @@ def convolve(
 
 
 def has_grouped_gradient(tf: Any) -> bool:
-    """Whether TensorFlow can differentiate grouped convolutions here: on a CPU with oneDNN it can.
+    """Return whether TensorFlow can differentiate grouped convolutions: on a CPU with oneDNN it
+    can.
 
     Elsewhere only XLA has their gradient (TensorFlow 2.6, processors without oneDNN).
     """
@@ -42,28 +43,28 @@ def has_grouped_gradient(tf: Any) -> bool:
 
 @lru_cache(maxsize=None)
 def fuses_grouped_convolutions(tf: Any) -> bool:
-    """Whether a grouped convolution runs when TensorFlow fuses it with the bias after it.
+    """Return whether a grouped convolution works when TensorFlow fuses it with a bias.
 
     On a CPU only oneDNN has such an operation, and without it the fused convolution fails.
     TensorFlow uses oneDNN by default since version 2.9 on CPUs with VNNI, bfloat16 or AMX;
-    TF_ENABLE_ONEDNN_OPTS overrides that. So this tries it, once in a process.
+    TF_ENABLE_ONEDNN_OPTS overrides that. So this tries it, once per process.
     """
     return _runs_grouped_and_biased(tf, tf.float32)
 
 
 @lru_cache(maxsize=None)
 def has_bfloat16_convolutions(tf: Any) -> bool:
-    """Whether TensorFlow convolves bfloat16 images and sums in float32; on a CPU oneDNN does.
+    """Return whether TensorFlow convolves bfloat16 images with float32 sums, as oneDNN does.
 
-    Without oneDNN, TensorFlow 2.6 fails or returns without a result, and later versions round
-    partial sums to bfloat16, with an error that grows with the channels (256: 2%). oneDNN fails on
-    CPUs without instructions for bfloat16.
+    Without oneDNN, TensorFlow 2.6 fails or never returns, and later versions round partial sums to
+    bfloat16, with an error that grows with the channels (256: 2%). oneDNN fails on CPUs without
+    bfloat16 instructions.
     """
     return fuses_grouped_convolutions(tf) and _runs_grouped_and_biased(tf, tf.bfloat16)
 
 
 def _runs_grouped_and_biased(tf: Any, dtype: Any) -> bool:
-    """Whether a convolution of two groups and a bias, which TensorFlow fuses, runs (30 ms)."""
+    """Return whether a fused convolution with two groups and a bias works (30 ms)."""
 
     @tf.function(autograph=False)
     def convolution(images: Any, kernel: Any, bias: Any) -> Any:
@@ -77,7 +78,7 @@ def _runs_grouped_and_biased(tf: Any, dtype: Any) -> bool:
 
 
 def ungrouped(tf: Any, kernel: Any, groups: int) -> Any:
-    """Return a grouped kernel [k, k, C / groups, outputs] as one of all channels, with zeros."""
+    """Return a grouped kernel [k, k, C / groups, outputs] as a dense one with zeros."""
     _, _, depth, outputs = kernel.shape
     of_input = tf.repeat(tf.range(groups), depth)
     of_output = tf.repeat(tf.range(groups), outputs // groups)
@@ -86,13 +87,13 @@ def ungrouped(tf: Any, kernel: Any, groups: int) -> Any:
 
 
 def max_pool(tf: Any, images: Any) -> Any:
-    """Return the maxima of 3 x 3 windows, 2 apart, of images that have no negative values."""
+    """Return the maxima of 3 x 3 windows, 2 apart, of images without negative values."""
     images, padding = _padded(tf, images, 3, 2)
     return tf.nn.max_pool2d(images, 3, 2, padding)
 
 
 def identity_shortcut(tf: Any, images: Any, stride: int, channels: int) -> Any:
-    """Return every ``stride``-th row and column, with zeros as further ones of all ``channels``."""
+    """Return each ``stride``-th row and column, with zeros added to get ``channels``."""
     missing = channels - images.shape[3]
     return tf.pad(_every(tf, images, stride), [[0, 0], [0, 0], [0, 0], [0, missing]])
 
@@ -100,8 +101,8 @@ def identity_shortcut(tf: Any, images: Any, stride: int, channels: int) -> Any:
 def spatial_mean(tf: Any, images: Any, on_ipu: bool) -> Any:
     """Return the means [N, C] of each image's channels, rounded once.
 
-    A CPU sums bfloat16 in float32 itself, and so does XLA, and with it an IPU, float16. TensorFlow
-    itself sums float16 in float16, which overflows.
+    A CPU sums bfloat16 in float32, and XLA, also on an IPU, does so for float16. Plain TensorFlow
+    sums float16 in float16, which overflows.
     """
     if images.dtype == tf.float16 and not on_ipu:
         return tf.cast(tf.reduce_mean(tf.cast(images, tf.float32), [1, 2]), tf.float16)
@@ -116,7 +117,7 @@ ACTIVATIONS: Dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _depthwise(tf: Any, images: Any, kernel: Any, stride: int, padding: str) -> Any:
-    """Convolve each channel alone; XLA makes a grouped convolution of it.
+    """Convolve each channel alone; XLA turns it into a grouped convolution.
 
     TensorFlow 2.21's grouped convolution is faster forwards (EfficientNet-B0: 12%), but has no fast
     gradient, and in TensorFlow 2.6 no gradient.
@@ -159,9 +160,9 @@ def _depthwise(tf: Any, images: Any, kernel: Any, stride: int, padding: str) -> 
 
 
 def _pointwise(tf: Any, images: Any, kernel: Any, stride: int) -> Any:
-    """Convolve with a kernel [1, 1, C, outputs] whose gradient is a matrix product.
+    """Convolve with a kernel [1, 1, C, outputs], whose gradient is a matrix product.
 
-    In bfloat16 on a CPU, a half to a quarter of the time of the convolution's own gradient.
+    In bfloat16 on a CPU it takes a half to a quarter of the time of the convolution's own gradient.
     """
     strides = [1, stride, stride, 1]
 
@@ -186,7 +187,7 @@ def _pointwise(tf: Any, images: Any, kernel: Any, stride: int) -> Any:
 
 
 def _every(tf: Any, images: Any, stride: int) -> Any:
-    """Return every ``stride``-th row and column from the first.
+    """Return each ``stride``-th row and column, starting with the first.
 
     A slice of a reshaped image copies whole pixels; one with strides takes ten times as long.
     """
@@ -201,10 +202,10 @@ def _every(tf: Any, images: Any, stride: int) -> Any:
 
 
 def _padded(tf: Any, images: Any, size: int, stride: int) -> Tuple[Any, str]:
-    """Return images and the padding that make windows start k // 2 before the image.
+    """Return images and the padding that makes windows start k // 2 before the image.
 
-    "SAME" does so itself with stride 1. Explicit padding as an argument of the convolution has no
-    gradient with groups.
+    "SAME" does so with stride 1. Explicit padding as an argument of the convolution has no gradient
+    with groups.
     """
     if stride == 1 or size == 1:
         return images, "SAME"

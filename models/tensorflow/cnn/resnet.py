@@ -1,6 +1,6 @@
 """ResNet v1.5 (He et al., arXiv 1512.03385; the stride is on the 3x3 convolution) and ResNeXt.
 
-Imported only where TensorFlow is loaded already.
+Imported only if TensorFlow is loaded already.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class MaxPool(Layer):
 
 
 class ResidualSum(Unit):
-    """A block up to its addition; the ReLU behind it is the next unit."""
+    """A block up to its addition; its ReLU is the next unit."""
 
     def __init__(self, path: str, branch: List[ConvNorm], shortcut: Optional[Layer]) -> None:
         super().__init__(path)
@@ -33,7 +33,7 @@ class ResidualSum(Unit):
         self.shortcut = shortcut
 
     def __call__(self, images: Any, run: ForwardPass) -> Any:
-        """Return the branch's output plus the images, projected where the shape changes."""
+        """Return the branch's output plus the images, projected if the shape changes."""
         outputs = through(self.branch, images, run)
         return outputs + (images if self.shortcut is None else self.shortcut(images, run))
 
@@ -51,7 +51,7 @@ def resnet_units(
 ) -> List[Unit]:
     """Return the units of a ResNet, or of a ResNeXt with ``groups`` of ``group_dim`` channels.
 
-    ``group_dim`` counts in the first stage and doubles with each stage.
+    ``group_dim`` is that of the first stage and doubles with each stage.
     """
     stem = make.conv_norm("stem", 3, RESNET_STEM_CHANNELS, 7, 2, activation="relu")
     units: List[Unit] = [Chain("stem", [stem, MaxPool()])]

@@ -1,4 +1,4 @@
-"""What one forward pass through a network is told, and what it tells."""
+"""The settings and the results of one forward pass through a network."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ if TYPE_CHECKING:
 class ForwardPass:
     """One forward pass.
 
-    In ``training`` batch norms use their batch's statistics and add them to ``statistics``: a
-    layer that assigned its moving averages itself would do so twice when it is recomputed.
-    ``seed``, an int32 tensor [2], makes dropout and drop-connect random; without it they do
-    nothing. Equal seeds draw equal numbers, also when a layer is recomputed.
-    ``dense_groups``: grouped convolutions, except depthwise ones, are computed as dense ones with
-    zeros, for a TensorFlow that cannot differentiate them.
-    ``reduce`` returns the mean of a tensor over the replicas that share the statistics of their
-    batch norms; it is called in the forward and in the backward pass, in the same order by all.
-    ``on_ipu``: activations keep for their gradient what an IPU has memory for. ``narrow_norms``:
-    batch norms take scale, offset and averages in the images' dtype; else in float32, to whose
-    type an IPU casts the images.
+    In ``training`` batch norms use their batch's statistics and add them to ``statistics``: a layer
+    that assigned its moving averages would do so twice if it is recomputed. ``seed``, an int32
+    tensor [2], makes dropout and drop-connect random; without it they do nothing. Equal seeds draw
+    equal numbers, also when a layer is recomputed. With ``dense_groups``, grouped convolutions
+    except depthwise ones are computed as dense ones with zeros, for a TensorFlow that cannot
+    differentiate them. ``reduce`` returns the mean of a tensor over the replicas that share the
+    statistics of their batch norms; all replicas call it in the same order, in the forward and in
+    the backward pass. With ``on_ipu``, activations keep as little for their gradient as an IPU's
+    memory requires. With ``narrow_norms``, batch norms take scale, offset and averages in the
+    images' dtype; otherwise in float32, to which an IPU then casts the images.
     """
 
     def __init__(
@@ -54,7 +53,7 @@ class ForwardPass:
 
 
 def through(layers: Iterable[Any], images: Any, run: ForwardPass) -> Any:
-    """Return what layers, or units, make of images, one after the other."""
+    """Apply layers, or units, in sequence."""
     for layer in layers:
         images = layer(images, run)
     return images

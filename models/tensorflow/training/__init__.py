@@ -1,4 +1,4 @@
 """The mathematics of training a CNN: rates, updates, mixed images, losses, averages.
 
-``tf`` is always given; nothing here knows a device, a clock or a configuration.
+``tf`` is always an argument; nothing here depends on a device, a clock or a configuration.
 """

@@ -1,4 +1,4 @@
-"""How the TensorFlow 2 CNN application trains: rates, update, loss, pixels on the device."""
+"""The training recipe of the TensorFlow 2 CNN application: rates, update, loss, preprocessing."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ipubench.models.tensorflow.training.recipe import Targets, TrainingRecipe
 
 @dataclass(frozen=True)
 class ApplicationRecipe(TrainingRecipe):
-    """The optimiser with its schedule, the loss, and what is left to do to a batch.
+    """The optimiser with its schedule, the loss, and the remaining preprocessing.
 
     Options have the names and meanings of Graphcore's TensorFlow 2 CNN program. The gradient of an
     update is the mean over ``gradient_accumulation`` micro batches.
 
-    ``weight_decay`` (sgd only) is decoupled, ``l2_regularization`` goes into the gradient; both act
-    on all variables. ``loss_scaling``: what the loss is multiplied by and its gradients are divided
-    by; 0 means off, and is kept as 1. ``auto_loss_scaling`` chooses the scale instead, see
-    models/tensorflow/training/auto_scaling.py. ``preprocess``: the data set whose pixels the
-    device still has to preprocess, empty where nothing is left to do.
+    ``weight_decay`` (sgd only) is decoupled, ``l2_regularization`` is part of the gradient; both
+    act on all variables. ``loss_scaling`` multiplies the loss and divides its gradients; 0 means
+    off, and becomes 1. ``auto_loss_scaling`` chooses the scale instead, see
+    models/tensorflow/training/auto_scaling.py. ``preprocess`` is the data set whose pixels the
+    device must preprocess, empty if none.
     """
 
     learning_rate: LearningRate
@@ -58,7 +58,7 @@ class ApplicationRecipe(TrainingRecipe):
         return max(1, int(self.epochs * self.learning_rate.updates_per_epoch))
 
     def check(self) -> None:
-        """Raise ValueError for values without meaning, naming the option and the rule."""
+        """Raise ValueError for invalid values, with the option and the rule."""
         super().check()
         self.learning_rate.check()
         self._check_optimizer()
@@ -67,7 +67,7 @@ class ApplicationRecipe(TrainingRecipe):
 
     def _check_optimizer(self) -> None:
         if self.weight_decay and self.optimizer != "sgd":
-            own = " (lars has a weight_decay of its own in optimizer_params)"
+            own = " (lars has its weight_decay in optimizer_params)"
             raise ValueError(
                 f"weight_decay={self.weight_decay:g} acts on sgd only: set l2_regularization with "
                 f"{self.optimizer}{own if self.optimizer == 'lars' else ''}"
@@ -88,7 +88,7 @@ class ApplicationRecipe(TrainingRecipe):
         return default_rmsprop_decay(batch, self.rmsprop_base_decay_exponent)
 
     def _check_auto_loss_scaling(self) -> None:
-        """Refuse what the original refuses, and a scale that would not be used."""
+        """Raise ValueError for what the original refuses, and for a scale that would be unused."""
         rate = self.learning_rate
         wrong = {
             f"the optimizer {self.optimizer}": self.optimizer != "sgd",
@@ -101,7 +101,7 @@ class ApplicationRecipe(TrainingRecipe):
         if found:
             raise ValueError(
                 "auto_loss_scaling is for sgd without momentum, a constant learning rate without "
-                f"warm-up and no loss_scaling of your own: leave out {', '.join(found)}"
+                f"warm-up and no explicit loss_scaling: leave out {', '.join(found)}"
             )
 
     def rate(self, update: int) -> float:
@@ -109,7 +109,7 @@ class ApplicationRecipe(TrainingRecipe):
         return self.learning_rate.of(update)
 
     def optimiser_for(self, tf: Any, fuse: bool = True) -> Optimiser:
-        """Return the optimiser; ``fuse`` is for a host (see there)."""
+        """Return the optimiser; ``fuse`` is for a host (see Optimiser)."""
         shared: Dict[str, Any] = {
             "l2": self.l2_regularization,
             "loss_scaling": self.loss_scaling,
@@ -132,15 +132,15 @@ class ApplicationRecipe(TrainingRecipe):
     def _network_input(
         self, tf: Any, images: Any, seed: Any, dtype: Any, normalised: bool, narrow: bool
     ) -> Any:
-        """Return the images; ``seed`` decides which are mirrored, None mirrors none."""
+        """Return the images. ``seed`` decides which are mirrored; None mirrors none."""
         left = "" if normalised else self.preprocess
         return preprocess(tf, images, dtype, left, self.fused, seed, narrow)
 
     def loss(self, tf: Any, logits: Any, targets: Targets) -> Any:
         """Return the mean cross-entropy, a float32 scalar, without regularisation and scaling.
 
-        Of a label's target ``label_smoothing`` s is spread over all classes: 1 - s + s / classes.
+        ``label_smoothing`` s of a label's target is spread over all classes: 1 - s + s / classes.
         """
-        # cross_entropy spreads over the other classes: s / classes each, too.
+        # cross_entropy spreads over the other classes, also s / classes each.
         spread = self.label_smoothing * (self.classes - 1) / self.classes
         return cross_entropy(tf, logits, targets.labels, label_smoothing=spread)

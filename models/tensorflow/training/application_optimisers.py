@@ -1,8 +1,9 @@
 """Optimisers of the TensorFlow 2 CNN application: SGD, LARS, RMSprop, with the formulas of Keras.
 
-In contrast to models/tensorflow/training/optimisers.py the learning rate is within what
-momentum gathers, which differs while the rate changes, and L2 regularisation acts on all variables.
-Before the formulas below a gradient is divided by the loss scaling, then ``l2`` * w is added.
+Unlike in models/tensorflow/training/optimisers.py, momentum accumulates gradients times the
+learning rate, which makes a difference while the rate changes, and L2 regularisation acts on all
+variables. Before the formulas below a gradient is divided by the loss scaling, then ``l2`` * w is
+added.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from typing import Any, List
 
 from ipubench.models.tensorflow.training.optimisers import SKIPPED, Optimiser, lars_trust
 
-# Keras' epsilon, which the original takes where LARS is given none.
+# Keras' epsilon, which the original uses if LARS has none.
 KERAS_EPSILON = 1e-7
 
 
 class ApplicationOptimiser(Optimiser):
-    """What the optimisers have in common: L2 regularisation and momentum v.
+    """The base of these optimisers: L2 regularisation and momentum v.
 
     Without momentum there is no slot for it.
     """
@@ -52,7 +53,7 @@ class ApplicationOptimiser(Optimiser):
 class Sgd(ApplicationOptimiser):
     """v = momentum * v + rate * g; w -= v + rate * weight_decay * w.
 
-    Weight decay is decoupled: momentum does not gather it (Loshchilov and Hutter, 2019, arXiv
+    Weight decay is decoupled: momentum does not accumulate it (Loshchilov and Hutter, 2019, arXiv
     1711.05101, SGDW). It acts on all variables.
     """
 
@@ -65,7 +66,7 @@ class Sgd(ApplicationOptimiser):
 class Lars(ApplicationOptimiser):
     """v = momentum * v + rate * trust * (g + weight_decay * w); w -= v.
 
-    trust = eeta |w| / (|g| + weight_decay |w| + epsilon), 1 where |w| or |g| is zero (You et al.,
+    trust = eeta |w| / (|g| + weight_decay |w| + epsilon), or 1 if |w| or |g| is zero (You et al.,
     2017, arXiv 1708.03888). Variables named beta, gamma or bias have a trust of 1 and no weight
     decay. An ``epsilon`` of 0 means 1e-7, as in the original.
     """
@@ -88,8 +89,8 @@ class Lars(ApplicationOptimiser):
 class RMSprop(ApplicationOptimiser):
     """s = decay * s + (1 - decay) * g^2; v = momentum * v + rate * g / root; w -= v.
 
-    root = sqrt(s + epsilon) with momentum and sqrt(s) + epsilon without, as Keras has them; s is
-    0 at first.
+    As in Keras, root = sqrt(s + epsilon) with momentum and sqrt(s) + epsilon without. s starts at
+    0.
     """
 
     def __init__(self, tf: Any, *, decay: float, epsilon: float = 1e-7, **options: Any) -> None:

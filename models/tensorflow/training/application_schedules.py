@@ -32,7 +32,7 @@ class LearningRate:
     staircase: bool = False
 
     def check(self) -> None:
-        """Raise ValueError for values without meaning, naming the option and the rule."""
+        """Raise ValueError for invalid values, with the option and the rule."""
         if self.power < 0 or self.end_learning_rate_ratio < 0:
             raise ValueError(
                 f"power={self.power:g} or end_learning_rate_ratio="
@@ -54,7 +54,7 @@ class LearningRate:
     def _check_steps(self) -> None:
         if len(self.values) != len(self.boundaries) + 1:
             raise ValueError(
-                f"a stepped schedule has one more of values than of boundaries, not "
+                f"a stepped schedule needs one value more than boundaries, not "
                 f"{len(self.values)} values for {len(self.boundaries)} boundaries"
             )
         if list(self.boundaries) != sorted(self.boundaries):
@@ -63,9 +63,9 @@ class LearningRate:
     def of(self, update: int) -> float:
         """Return the rate of a weight update, counted from 0.
 
-        A staircase holds it within an epoch. A warm-up has a factor (t + 1) / (updates + 1) in its
-        updates: with ``shift`` of the schedule's first rate, and the schedule starts after it; with
-        ``mask`` the schedule runs meanwhile.
+        A staircase keeps it constant within an epoch. During warm-up there is a factor (t + 1) /
+        (updates + 1): ``shift`` applies it to the schedule's first rate, and the schedule starts
+        after it; ``mask`` applies it to the running schedule.
         """
         if self.staircase:
             update = update // self.updates_per_epoch * self.updates_per_epoch
@@ -79,9 +79,9 @@ class LearningRate:
     def _scheduled(self, update: int) -> float:
         """Return the schedule's rate.
 
-        stepped: values[i] after boundaries[i - 1] and up to and with boundaries[i]; cosine:
-        rate / 2 * (1 + cos(pi * t / updates)); polynomial: (rate - end) * (1 - t / updates)^power +
-        end. The last two stay what they are at ``updates``.
+        stepped: values[i] after boundaries[i - 1] up to boundaries[i], inclusive; cosine: rate / 2
+        * (1 + cos(pi * t / updates)); polynomial: (rate - end) * (1 - t / updates)^power + end.
+        After ``updates``, the last two stay constant.
         """
         if self.schedule == "stepped":
             boundaries = [int(epoch * self.updates_per_epoch) for epoch in self.boundaries]

@@ -1,15 +1,16 @@
-"""Automatic loss scaling: as large a scale as leaves nearly all gradients in float16's range.
+"""Automatic loss scaling: the largest scale that keeps nearly all gradients in float16's range.
 
-The rule is that of the SDK's Keras optimiser, with its values, on a host and on IPUs: after each
+The rule and its values are those of the SDK's Keras optimiser, on a host and on IPUs: after each
 UPDATES weight updates the scale is multiplied by LOWER if more than THRESHOLD of all elements of
-the scaled gradients since then were near overflow, else by RAISE; it stays at 1 or above and below
-MOST. Near overflow is from EDGE on, or not finite. It differs from the SDK's in two ways. It counts
-gradients of every dtype, after the mean over micro batches and replicas, so that the scale does not
-depend on the precision, and all replicas have the same. And an update with a gradient that is not
-finite leaves the weights alone; it counts as any other, and so lowers the scale.
+the scaled gradients since then were near overflow, otherwise by RAISE; it stays at 1 or above and
+below MOST. Near overflow means from EDGE on, or not finite. There are two differences from the
+SDK's. It counts gradients of each dtype, after the mean over micro batches and replicas, so that
+the scale does not depend on the precision, and all replicas have the same scale. And an update with
+a gradient that is not finite does not change the weights; it counts like any other, and so lowers
+the scale.
 
 On an IPU, float16 saturates at 65504 unless nanoo is on: the update is finite and changes the
-weights, and of eight or more micro batches one that overflows alone may leave the mean below EDGE.
+weights, and with eight or more micro batches a single overflow may leave the mean below EDGE.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ EDGE = 2.0**13
 class AutoScaledSgd(Sgd):
     """SGD that chooses the scale of the loss.
 
-    ``variables``, made with the slots, are the scale, the elements near overflow and all elements
-    since its last change, and the updates since: float32 scalars. Only :meth:`update` changes them,
-    so all micro batches of an update have the same scale.
+    ``variables``, made with the slots, are float32 scalars: the scale; the elements near overflow,
+    all elements and the updates since its last change. Only :meth:`update` changes them, so all
+    micro batches of an update have the same scale.
     """
 
     def slots(self, variables: Sequence[Any]) -> List[List[Any]]:
-        """Return the state of the variables; make that of the scale."""
+        """Return the state of the variables, and make that of the scale."""
         tf = self._tf
         first = (FIRST, 0.0, 0.0, 0.0)
         self.variables = [tf.Variable(v, trainable=False, dtype=tf.float32) for v in first]
@@ -59,28 +60,28 @@ class AutoScaledSgd(Sgd):
         slots: Sequence[Sequence[Any]],
         rate: Any,
     ) -> None:
-        """Assign new variables, unless a gradient is not finite, and the new scale."""
+        """Assign the new scale, and new variables unless a gradient is not finite."""
         tf = self._tf
-        # Read once: the gradients are divided by what the loss was multiplied by.
+        # Read once: the gradients are divided by the same scale that multiplied the loss.
         scale = tf.identity(self.scale)
         near = tf.add_n([self._near_overflow(gradient) for gradient in gradients])
 
         def finite() -> Any:
             return tf.reduce_all([tf.reduce_all(tf.math.is_finite(g)) for g in gradients])
 
-        # What is not finite is near overflow: mostly the second look is not needed.
+        # Whatever is not finite is near overflow, so the second check is rarely needed.
         self._usable = tf.cond(near > 0.0, finite, lambda: tf.constant(True))
         self._unscale = 1.0 / scale
         super().update(variables, gradients, slots, rate)
         self._rescale(scale, near, float(sum(g.shape.num_elements() for g in gradients)))
 
     def _step(self, weight: Any, slope: Any, state: List[Any], rate: Any, decayed: bool) -> Any:
-        # A choice of values, not of branches: a program on an IPU assigns outside of branches.
+        # Selects values, not branches: a program on an IPU assigns outside of branches.
         (moved,) = super()._step(weight, slope, state, rate, decayed)
         return (self._tf.where(self._usable, moved, weight),)
 
     def _near_overflow(self, gradient: Any) -> Any:
-        """Return how many elements are, a float32 scalar."""
+        """Return the number of elements near overflow, a float32 scalar."""
         tf = self._tf
         inside = tf.abs(tf.cast(gradient, tf.float32)) < EDGE
         # Not logical_not: TensorFlow turns that of < into >=, which is false for NaN.
@@ -101,7 +102,7 @@ class AutoScaledSgd(Sgd):
 
 
 def scale_counter(optimiser: Optimiser) -> Dict[str, float]:
-    """Return the scale that the loss has by now, where the optimiser chooses it."""
+    """Return the current scale of the loss, if the optimiser chooses it."""
     if isinstance(optimiser, AutoScaledSgd):
         return {"loss_scale": float(optimiser.scale.numpy())}
     return {}

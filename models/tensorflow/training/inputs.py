@@ -1,4 +1,4 @@
-"""Pixels to what a network's first convolution takes, on the device.
+"""Converts pixels to the input of a network's first convolution, on the device.
 
 A pixel of ImageNet is normalised to ``pixel * SCALE - SHIFT``, per channel; MEANS are the means in
 pixel values.
@@ -19,9 +19,10 @@ MEANS = (123.68, 116.78, 103.94)
 def normalise(tf: Any, images: Any, dtype: Any, normalise_input: bool, narrow: bool = False) -> Any:
     """Return images [..., 3] of pixels 0..255, uint8 or floating, as inputs in ``dtype``.
 
-    ``normalise_input``: (x / 255 - MEAN) / DEVIATION, else x - MEANS. The arithmetic is in
-    float32: 16 bits round a mean by as much as half a grey level. ``narrow``: in ``dtype``, as the
-    original programs do it on IPUs, whose memory has no room for images of four bytes a value.
+    ``normalise_input``: (x / 255 - MEAN) / DEVIATION, otherwise x - MEANS. The arithmetic is in
+    float32, because 16 bits round a mean by up to half a grey level. With ``narrow`` it is in
+    ``dtype``, as in the original programs on IPUs, which have no memory for images of four bytes a
+    value.
     """
     pixels = tf.cast(images, dtype if narrow else tf.float32)
     if normalise_input:
@@ -54,7 +55,7 @@ def preprocess(
 ) -> Any:
     """Return images [N, H, W, C] of pixels 0..255, uint8 or floating, as inputs in ``dtype``.
 
-    imagenet: (x / 255 - mean) / deviation of each channel; ``fused`` as one product and one
+    imagenet: (x / 255 - mean) / deviation per channel; with ``fused`` as one product and one
     difference. cifar10: each image mirrored at random, then standardised. mnist: x / 255. An empty
     name: nothing. ``seed``, int32 [2], is for mirroring; without it, as in validation, there is
     none. ``narrow``: the arithmetic is in ``dtype``, as in :func:`normalise`.
@@ -84,8 +85,8 @@ def mirror(tf: Any, images: Any, seed: Any) -> Any:
 def standardise(tf: Any, images: Any) -> Any:
     """Return images [N, H, W, C] with mean 0 and deviation 1 each, floating.
 
-    The deviation is at least 1 / sqrt(H W C), as in tf.image.per_image_standardization, so that
-    an image of one colour, such as one that fills up a batch, becomes zero and not NaN.
+    The deviation is at least 1 / sqrt(H W C), as in tf.image.per_image_standardization, so that an
+    image of one colour, like the padding of a batch, becomes zero and not NaN.
     """
     least = 1.0 / math.sqrt(images.shape[1:].num_elements())
     mean, variance = tf.nn.moments(images, [1, 2, 3], keepdims=True)

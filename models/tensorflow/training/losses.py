@@ -14,9 +14,9 @@ def cross_entropy(
 ) -> Any:
     """Return the mean softmax cross-entropy of logits [N, classes], a float32 scalar.
 
-    ``labels``: integers [N], or of mixed images [N, K] with their ``shares`` [N, K], whose rows sum
-    to 1. ``label_smoothing`` s: a label's target is 1 - s, that of each other class
-    s / (classes - 1).
+    ``labels``: integers [N], or for mixed images [N, K] with ``shares`` [N, K], whose rows sum to
+    1. With ``label_smoothing`` s, a label's target is 1 - s, that of each other class s / (classes
+    - 1).
     """
     logits = tf.cast(logits, tf.float32)
     if shares is None and not label_smoothing:
@@ -35,7 +35,7 @@ def cross_entropy(
     return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(labels=targets, logits=logits))
 
 
-def right_answers(tf: Any, logits: Any, labels: Any) -> Any:
+def correct_predictions(tf: Any, logits: Any, labels: Any) -> Any:
     """Return how many rows of logits [N, classes] are largest at their label, an int32 scalar."""
     answers = tf.argmax(logits, axis=1, output_type=tf.int32)
     return tf.reduce_sum(tf.cast(answers == labels, tf.int32))

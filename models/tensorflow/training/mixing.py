@@ -1,12 +1,12 @@
-"""Mixup and cutmix: images of a batch blended with, and pasted into, each other.
+"""Mixup and cutmix: blend the images of a batch with each other, and paste them into each other.
 
 Mixup: Zhang et al., 2018, arXiv 1710.09412; cutmix: Yun et al., 2019, arXiv 1905.04899. As in
 Graphcore's TensorFlow CNN training program, an image's partner is a neighbour in the batch (mixup
-one place away, cutmix two), the larger part of a blend is the base image's, and cutmix keeps a
-fixed part of each image rather than a random one.
+one place away, cutmix two), the base image has the larger share of a blend, and cutmix keeps a
+fixed share of each image, not a random one.
 
-A label is mixed as its image is: ``labels`` [N, K] are the classes that image n shows, ``shares``
-[N, K], float32, how much of it each is; its rows sum to 1. K doubles with each kind of mixing.
+Labels are mixed like the images: ``labels`` [N, K] are the classes in image n, and ``shares`` [N,
+K], float32, their shares; its rows sum to 1. K doubles with each kind of mixing.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ Mixed = Tuple[Any, Any, Any]
 def mixup_coefficients(tf: Any, batch_size: int, alpha: float, seed: Any) -> Any:
     """Return float32 [batch_size], the share that each image keeps: max(b, 1 - b), b ~ beta(a, a).
 
-    ``seed``: int32 [2]; the same seed gives the same shares. For the host: XLA has no such draw.
+    ``seed``: int32 [2]; the same seed gives the same shares. For the host only, because XLA has no
+    such distribution.
     """
-    # x = log of a gamma variable is log gamma(alpha + 1) + log(u) / alpha, and b = sigmoid(x - y):
-    # a gamma variable of a small alpha would underflow to 0, and b to 0 / 0.
+    # The log of a gamma variable is x = log gamma(alpha + 1) + log(u) / alpha, and b = sigmoid(x -
+    # y). A gamma variable of a small alpha itself would underflow to 0, and b would be 0 / 0.
     first, second = tf.unstack(tf.random.experimental.stateless_split(seed, 2))
     gammas = tf.random.stateless_gamma([2, batch_size], first, alpha + 1.0, dtype=tf.float32)
     uniform = tf.random.stateless_uniform([2, batch_size], second)
@@ -41,9 +42,9 @@ def mix(
 ) -> Mixed:
     """Return images, labels and shares after mixup by ``coefficients`` [N], then cutmix.
 
-    ``images`` [N, H, W, C], two at least to be mixed, keep their dtype; ``labels``: integers [N].
-    Without coefficients there is no mixup, with ``cutmix_lambda`` 1 no cutmix; ``seed`` int32 [2]
-    is for cutmix.
+    ``images`` [N, H, W, C], at least two, keep their dtype; ``labels`` are integers [N]. Without
+    coefficients there is no mixup, with ``cutmix_lambda`` 1 no cutmix; ``seed`` int32 [2] is for
+    cutmix.
     """
     mixed: Mixed = (images, labels[:, tf.newaxis], tf.ones([images.shape[0], 1]))
     if coefficients is not None:
@@ -54,9 +55,9 @@ def mix(
 
 
 def mixup(tf: Any, mixed: Mixed, coefficients: Any) -> Mixed:
-    """Return each image, times its coefficient, plus the one before it times the rest."""
+    """Return each image times its coefficient, plus the previous image times the rest."""
     images, labels, shares = mixed
-    # The shares are those that the images' dtype can hold; from 0.5 on, 1 - kept is exact.
+    # The shares are rounded to the images' dtype; from 0.5 on, 1 - kept is exact.
     kept = tf.cast(coefficients, images.dtype)
     factor = tf.reshape(kept, [-1, 1, 1, 1])
     blended = factor * images + (1.0 - factor) * tf.roll(images, 1, axis=0)
@@ -65,11 +66,11 @@ def mixup(tf: Any, mixed: Mixed, coefficients: Any) -> Mixed:
 
 
 def cutmix(tf: Any, mixed: Mixed, cutmix_lambda: float, seed: Any) -> Mixed:
-    """Return images in which a box shows that part of the image two places before.
+    """Return images with a box pasted from the image two places before.
 
-    The box has the images' proportions and 1 - ``cutmix_lambda`` of their area, to whole pixels,
-    and lies inside; it is the same for the whole batch. Its centre is drawn from the whole image
-    and moved inside, so a box at an edge is likelier.
+    The box has the images' proportions and 1 - ``cutmix_lambda`` of their area, to whole pixels. It
+    is the same for the whole batch. Its centre is drawn from the whole image and moved until the
+    box is inside, so boxes at an edge are more likely.
     """
     images, labels, shares = mixed
     _, height, width, _ = images.shape
@@ -95,7 +96,7 @@ def _inside(tf: Any, centre: Any, length: int, part: int) -> Any:
 
 
 def _joined(tf: Any, labels: Any, shares: Any, kept: Any, places: int) -> Tuple[Any, Any]:
-    """Return labels and shares with those of the images ``places`` before."""
+    """Return labels and shares joined with those of the images ``places`` before."""
     labels = tf.concat([labels, tf.roll(labels, places, axis=0)], axis=1)
     others = tf.roll(shares, places, axis=0)
     return labels, tf.concat([kept * shares, (1.0 - kept) * others], axis=1)

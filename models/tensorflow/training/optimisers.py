@@ -1,8 +1,8 @@
 """Optimisers on master weights: SGD, momentum, RMSprop, LARS, with the formulas of TensorFlow 1.
 
-An update also moves the average of the weights over a run, where one is kept.
+They can also keep an average of the weights over a run.
 
-Arithmetic is in float32 and rounded once to the dtype of what is kept. On a host XLA compiles the
+Arithmetic is in float32, and results are rounded once to their dtype. On a host XLA compiles the
 update of large variables: for a ResNet-50 on two cores it takes a third of the time of TensorFlow's
 plain operations, and half to two thirds of that of its ``ResourceApply...`` operations.
 """
@@ -15,8 +15,8 @@ from typing import Any, Callable, Dict, List, Sequence, Tuple, Type
 #: (index of a variable, the tensor that updates it, a value for all) -> None; assigns.
 Apply = Callable[[int, Any, Any], None]
 # XLA compiles a kernel for each variable, small or large. An EfficientNet-B4 with RMSprop has 418:
-# all fused take 127 s to compile in TensorFlow 2.6.5 (11 s in 2.21), those from here on 8 s, of
-# which 5 s are TensorFlow's own, and they hold 9 of 10 weights.
+# if all are fused, compiling takes 127 s in TensorFlow 2.6.5 (11 s in 2.21). With this limit it
+# takes 8 s, including 5 s in TensorFlow itself, and covers 9 of 10 weights.
 FUSED_FROM = 1 << 16  # elements
 
 
@@ -43,14 +43,14 @@ SKIPPED = ("beta", "gamma", "bias")
 
 
 class Optimiser:
-    """Plain gradient descent (SGD): w -= rate * g, and what all optimisers share.
+    """Plain gradient descent (SGD): w -= rate * g. Also the base of all optimisers.
 
     g = gradient / ``loss_scaling`` + ``weight_decay`` * w, the last term (L2) only for variables
     whose names contain no word of ``skipped``. ``fuse`` is for a host; an IPU's program is compiled
     as a whole.
     """
 
-    #: What each slot of a variable holds at first.
+    #: The initial value of each slot of a variable.
     initial: Tuple[float, ...] = ()
     #: Variables that belong to no weight; made with the slots.
     variables: Sequence[Any] = ()
@@ -72,7 +72,7 @@ class Optimiser:
         self._fuse = fuse
 
     def slots(self, variables: Sequence[Any]) -> List[List[Any]]:
-        """Return new state, for each variable a list of tf.Variable of its shape and dtype."""
+        """Return new state: for each variable a list of tf.Variable of its shape and dtype."""
         tf = self._tf
         return [
             [
@@ -95,8 +95,8 @@ class Optimiser:
     ) -> None:
         """Assign one update's new variables and slots.
 
-        ``gradients``: of the loss times ``loss_scaling``, any floating dtype. ``rate``: float32
-        scalar tensor. Call it inside a tf.function.
+        ``gradients`` are those of the loss times ``loss_scaling``, of any floating dtype. ``rate``
+        is a float32 scalar tensor. Call it inside a tf.function.
         """
         tf = self._tf
 
@@ -137,7 +137,7 @@ class Momentum(Optimiser):
 class RMSprop(Momentum):
     """s = decay * s + (1 - decay) * g^2; m = momentum * m + rate * g / sqrt(s + epsilon); w -= m.
 
-    As TensorFlow 1: s is 1 at first, and epsilon stands inside the root.
+    As in TensorFlow 1, s starts at 1, and epsilon is inside the root.
     """
 
     initial: Tuple[float, ...] = (1.0, 0.0)
@@ -158,11 +158,11 @@ class RMSprop(Momentum):
 
 
 class Lars(Momentum):
-    """Momentum at a rate of each variable's own: rate * eeta |w| / (|g| + weight_decay |w| + eps).
+    """Momentum with a rate per variable: rate * eeta |w| / (|g| + weight_decay |w| + eps).
 
-    |g| is without weight decay; where |w| or |g| is zero, and for skipped names, the rate is the
+    |g| is without weight decay. If |w| or |g| is zero, and for skipped names, the rate is the
     plain one (You et al., 2017, arXiv 1708.03888, in the form of TensorFlow 1's LARSOptimizer,
-    whose momentum gathers gradients, not updates).
+    whose momentum accumulates gradients, not updates).
     """
 
     def __init__(self, tf: Any, *, lars_eeta: float, lars_epsilon: float, **options: Any) -> None:
@@ -180,7 +180,7 @@ class Lars(Momentum):
 def lars_trust(
     tf: Any, weight: Any, slope: Any, eeta: float, weight_decay: float, epsilon: float
 ) -> Any:
-    """Return eeta |w| / (|g| + weight_decay |w| + epsilon); 1 where |w| or |g| is zero."""
+    """Return eeta |w| / (|g| + weight_decay |w| + epsilon), or 1 if |w| or |g| is zero."""
     weights, slopes = tf.norm(weight), tf.norm(slope)
     below = slopes + weight_decay * weights + epsilon
     usable = tf.logical_and(weights > 0.0, slopes > 0.0)
@@ -196,7 +196,7 @@ OPTIMISERS: Dict[str, Type[Optimiser]] = {
 
 
 def default_rmsprop_decay(global_batch: int, exponent: int) -> float:
-    """Return 1 - 2^exponent * global batch size, which only above 0 and below 1 is a decay."""
+    """Return 1 - 2^exponent * global batch size, which is a valid decay only in (0, 1)."""
     try:
         return 1.0 - math.ldexp(global_batch, exponent)
     except OverflowError:
@@ -204,7 +204,7 @@ def default_rmsprop_decay(global_batch: int, exponent: int) -> float:
 
 
 class WeightAverages:
-    """a = decay * a + (1 - decay) * w, in float32; the weights at first are the first average."""
+    """a = decay * a + (1 - decay) * w, in float32; the initial weights are the first average."""
 
     def __init__(
         self, tf: Any, variables: Sequence[Any], decay: float, *, fuse: bool = True
@@ -218,7 +218,7 @@ class WeightAverages:
         ]
 
     def update(self, variables: Sequence[Any]) -> None:
-        """Take the weights in. Call it inside a tf.function."""
+        """Add the weights to the average. Call it inside a tf.function."""
         tf = self._tf
 
         def apply(index: int, weight: Any, decay: Any) -> None:

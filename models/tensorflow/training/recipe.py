@@ -1,4 +1,4 @@
-"""How the weights of a classifier are trained: everything but the network, the data, the device."""
+"""The training recipe of a classifier: everything but the network, the data and the device."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from ipubench.models.tensorflow.training.optimisers import (
 
 IMAGENET_IMAGES = 1281167
 FLOAT32_MAX = 3.4028235e38
-MAX_EPOCHS = 1e9  # more have no meaning, and updates are still counted exactly
-# Words in the names of variables without weight decay: those of norms. Biases have it.
+MAX_EPOCHS = 1e9  # larger numbers make no sense, and up to here updates are counted exactly
+# Parts of the names of variables without weight decay: norms. Biases have weight decay.
 NOT_DECAYED = ("beta", "gamma")
 
 
 class Targets(NamedTuple):
-    """What a batch's images show: labels [N], or of mixed images [N, K] with shares [N, K]."""
+    """The labels of a batch [N], or for mixed images [N, K] with shares [N, K]."""
 
     labels: Any
     shares: Optional[Any] = None
 
 
 class TrainingRecipe(ABC):
-    """What a runtime asks of a recipe, whichever program it is of.
+    """The interface of a recipe to a runtime, for all programs.
 
-    ``gradient_accumulation`` micro batches make one update. ``seed`` starts all random draws.
+    ``gradient_accumulation`` micro batches make one update. ``seed`` seeds all random draws.
     """
 
     momentum: float
@@ -45,7 +45,7 @@ class TrainingRecipe(ABC):
     seed: int
 
     def check(self) -> None:
-        """Raise ValueError for values without meaning, naming the option and the rule."""
+        """Raise ValueError for invalid values, with the option and the rule."""
         if not 0 <= self.momentum < 1:
             raise ValueError(f"momentum={self.momentum:g} is not in [0, 1)")
         if not 0 < self.loss_scaling <= FLOAT32_MAX:
@@ -64,10 +64,10 @@ class TrainingRecipe(ABC):
 
     @abstractmethod
     def optimiser_for(self, tf: Any, fuse: bool = True) -> Optimiser:
-        """Return the optimiser; ``fuse`` is for a host (see there)."""
+        """Return the optimiser; ``fuse`` is for a host (see Optimiser)."""
 
     def averages_for(self, tf: Any, variables: Any, fuse: bool = True) -> Optional[WeightAverages]:
-        """Return the weights' averages, or None without."""
+        """Return the weights' averages, or None if there are none."""
         return None
 
     def mixup_coefficients(self, tf: Any, batch_size: int, seed: Any) -> Optional[Any]:
@@ -85,10 +85,11 @@ class TrainingRecipe(ABC):
         normalised: bool = False,
         narrow: bool = False,
     ) -> Tuple[Any, Targets]:
-        """Return a batch as the network takes it: images of ``dtype``, and what they show.
+        """Return a batch as the network takes it: images of ``dtype``, and their targets.
 
-        ``images`` [N, H, W, C] are pixels, or ``normalised`` already, ``narrow`` by arithmetic in
-        ``dtype``; ``labels`` integers [N]; ``seed`` int32 [2] decides what is random.
+        ``images`` [N, H, W, C] are pixels, or already ``normalised``; with ``narrow`` the
+        arithmetic is in ``dtype``. ``labels`` are integers [N]; ``seed`` int32 [2] seeds all random
+        choices.
         """
         images = self._network_input(tf, images, seed, dtype, normalised, narrow)
         return self._mixed(tf, images, labels, coefficients, seed)
@@ -102,7 +103,7 @@ class TrainingRecipe(ABC):
     def _mixed(
         self, tf: Any, images: Any, labels: Any, coefficients: Optional[Any], seed: Any
     ) -> Tuple[Any, Targets]:
-        """Return the images mixed with each other, and what they show then."""
+        """Return the images mixed with each other, and their targets."""
         return images, Targets(labels)
 
     @abstractmethod
@@ -112,11 +113,11 @@ class TrainingRecipe(ABC):
 
 @dataclass(frozen=True)
 class Recipe(TrainingRecipe):
-    """The optimiser with its schedule, the loss, and what is done to a batch before.
+    """The optimiser with its schedule, the loss, and the preprocessing of a batch.
 
     ``base_rate`` is the schedule's first rate after warm-up. ``gradient_accumulation`` micro
     batches make one update. ``weight_average`` is the decay of an average of the weights, 0 for
-    none; ``cutmix_lambda`` 1 and ``mixup_alpha`` 0 leave images alone.
+    none. ``cutmix_lambda`` 1 and ``mixup_alpha`` 0 disable mixing.
     """
 
     optimiser: str
@@ -155,7 +156,7 @@ class Recipe(TrainingRecipe):
         return max(1, int(self.epochs * self.updates_per_epoch))
 
     def check(self) -> None:
-        """Raise ValueError for values without meaning, naming the option and the rule."""
+        """Raise ValueError for invalid values, with the option and the rule."""
         super().check()
         if not 0 < self.epochs <= MAX_EPOCHS:
             raise ValueError(f"epochs={self.epochs:g} is not above 0, and up to {MAX_EPOCHS:g}")
@@ -164,7 +165,7 @@ class Recipe(TrainingRecipe):
         for place in self.step_places:
             if not 0 <= place <= 1:
                 raise ValueError(
-                    f"learning_rate_schedule={place:g} is no share of the run, which is from 0 to 1"
+                    f"learning_rate_schedule={place:g} is not a share of the run, from 0 to 1"
                 )
         self._check_last_rate()
         if not 0 < self.cutmix_lambda <= 1:
@@ -194,7 +195,7 @@ class Recipe(TrainingRecipe):
         return self._schedule().rate(update)
 
     def optimiser_for(self, tf: Any, fuse: bool = True) -> Optimiser:
-        """Return the optimiser; ``fuse`` is for a host (see there)."""
+        """Return the optimiser; ``fuse`` is for a host (see Optimiser)."""
         lars = self.optimiser == "LARS"
         options: Dict[str, Any] = {
             "weight_decay": self.lars_weight_decay if lars else self.weight_decay,
@@ -211,7 +212,7 @@ class Recipe(TrainingRecipe):
         return OPTIMISERS[self.optimiser](tf, **options)
 
     def averages_for(self, tf: Any, variables: Any, fuse: bool = True) -> Optional[WeightAverages]:
-        """Return the weights' averages, or None without."""
+        """Return the weights' averages, or None if there are none."""
         if not self.weight_average:
             return None
         return WeightAverages(tf, variables, self.weight_average, fuse=fuse)

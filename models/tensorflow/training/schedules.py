@@ -1,7 +1,7 @@
 """Learning rates over a run, as plain numbers: update number in, rate out.
 
-The schedules are those of Graphcore's TensorFlow CNN training program. Updates count from 0; past
-the end of a run the rate stays what it is there.
+The schedules are those of Graphcore's TensorFlow CNN training program. Updates count from 0; after
+the end of a run the rate stays constant.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ EFFICIENTNET_EXPONENTS = {"SGD": -7, "momentum": -10, "RMSprop": -14}
 
 
 def updates_per_epoch(images: int, global_batch: int) -> int:
-    """Return the whole updates in a pass over ``images``; at least 1, which repeats a small set."""
+    """Return the complete updates in a pass over ``images``; at least 1 for a small set."""
     return max(1, images // global_batch)
 
 
 def base_rate(exponent: int, global_batch: int) -> float:
-    """Return 2^exponent * global batch size; ValueError where that is too large for a number."""
+    """Return 2^exponent * global batch size. Raises ValueError if that is too large."""
     try:
         return math.ldexp(global_batch, exponent)
     except OverflowError:
@@ -33,9 +33,9 @@ def base_rate(exponent: int, global_batch: int) -> float:
 
 
 def default_exponent(optimiser: str, efficientnet: bool = False) -> int:
-    """Return the exponent of the base rate for an optimiser where none is given.
+    """Return the default exponent of the base rate for an optimiser.
 
-    Raises ValueError where the original program has none.
+    Raises ValueError if the original program has none.
     """
     exponents = EFFICIENTNET_EXPONENTS if efficientnet else EXPONENTS
     if optimiser not in exponents:
@@ -51,7 +51,8 @@ def default_exponent(optimiser: str, efficientnet: bool = False) -> int:
 class Schedule:
     """A rate that falls from ``base`` over ``total`` updates, warmed up in the first ``warmup``.
 
-    Warm-up: the schedule's value times update / ``warmup``. ``warmup`` may be longer than the run.
+    During warm-up the schedule's value is multiplied by update / ``warmup``. ``warmup`` may be
+    longer than the run.
     """
 
     base: float
@@ -69,7 +70,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Stepped(Schedule):
-    """base * decay^k, where k of the ``drops``, fractions of the run, are reached."""
+    """base * decay^k, where k counts the ``drops`` (fractions of the run) reached."""
 
     decay: float = 0.1
     drops: Tuple[float, ...] = DROPS
@@ -116,7 +117,7 @@ class Polynomial(Schedule):
         return float((self.base - end) * (1.0 - done) ** self.power + end)
 
 
-#: Named as the original program's option has them.
+#: By the names of the original program's option.
 SCHEDULES: Dict[str, Type[Schedule]] = {
     "stepped": Stepped,
     "cosine": Cosine,

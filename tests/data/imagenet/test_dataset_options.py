@@ -10,7 +10,7 @@ import pytest
 from ipubench.fixtures.data.feeds import ArrayFeed, TensorSpec
 from ipubench.fixtures.data.imagenet import pipeline as imagenet
 from ipubench.fixtures.data.imagenet.feed import ImageNetFeed
-from ipubench.fixtures.data.imagenet.pipeline import as_asked
+from ipubench.fixtures.data.imagenet.pipeline import plain_options
 from ipubench.fixtures.data.tfds import pipeline as tfds
 from ipubench.fixtures.data.tfds.feed import ApplicationFeed
 from ipubench.fixtures.data.tfds.find import find_prepared
@@ -34,7 +34,7 @@ def tuned(dataset: Any) -> bool:
 def test_the_default_is_the_tuner() -> None:
     plain = tf.data.Dataset.range(3)
     assert tuned(plain)
-    assert not tuned(plain.with_options(as_asked(tf)).prefetch(2))
+    assert not tuned(plain.with_options(plain_options(tf)).prefetch(2))
 
 
 @pytest.mark.parametrize("mode", ["generated", "real"])

@@ -36,8 +36,10 @@ from ipubench.fixtures.data.imagenet.shards import (
 )
 from ipubench.fixtures.data.options import RecordOptions
 from ipubench.fixtures.data.provider import Data
-from ipubench.fixtures.data.sources import found_key, source
+from ipubench.fixtures.data.sources import source
+from ipubench.fixtures.pytest_fixtures import shared_of
 from ipubench.plugins.selection import datasets
+from tests.support.command_line import given_options
 from tests.support.harness import ROOT
 from tests.support.tries import tries
 
@@ -323,13 +325,9 @@ def item(fixture: str, mode: str, data: str = "real") -> Any:
 
 
 def judge(items: List[Any], folder: Any, **options: bool) -> Any:
-    option = SimpleNamespace(
-        **{"collectonly": False, "describe": False, "dry_run": False, **options},
-        dataset_dir=folder and str(folder),
-    )
-    config = SimpleNamespace(option=option, stash=pytest.Stash())
-    session: Any = SimpleNamespace(items=items, config=config)
-    datasets.find_data(session)
+    option = given_options(dataset_dir=folder and str(folder), **options)
+    config: Any = SimpleNamespace(option=option, stash=pytest.Stash())
+    datasets.find_data(config, items)
     return config
 
 
@@ -339,8 +337,8 @@ def test_images_are_judged_for_cases_that_read_images(tmp_path: Path) -> None:
     theirs._fixtureinfo.name2fixturedefs["data"] = [OURS, SimpleNamespace(func=item, argnames=())]
     generated = item("tensorflow", "training", "generated")
     config = judge([item("pytorch", "inference"), generated, theirs], tmp_path)
-    assert list(config.stash[found_key]) == [("images",)]
-    assert config.stash[found_key]["images",].root == str(tmp_path)
+    assert list(shared_of(config).found) == [("images",)]
+    assert shared_of(config).found["images",].root == str(tmp_path)
 
 
 def test_tfrecords_are_judged_for_the_splits_that_are_read(tmp_path: Path) -> None:
@@ -348,7 +346,7 @@ def test_tfrecords_are_judged_for_the_splits_that_are_read(tmp_path: Path) -> No
     config = judge(
         [item("tensorflow", "training"), item("pytorch", "inference", "synthetic")], tmp_path
     )
-    assert list(config.stash[found_key]) == [("records", "train")]
+    assert list(shared_of(config).found) == [("records", "train")]
     lines = datasets.which_data(config)
     assert lines == [f"real data: 2 TFRecord files of train in {tmp_path}"]
     with pytest.raises(pytest.UsageError, match=r"has train files only"):
@@ -362,7 +360,7 @@ def test_samples_are_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     config = judge([item("tensorflow", "training")], None)
     (line,) = datasets.which_data(config)
     assert "sample images made by ipubench, as TFRecords, not a data set" in line
-    assert config.stash[found_key] == {("records", "train"): None}
+    assert shared_of(config).found == {("records", "train"): None}
 
 
 def test_nothing_here_imports_a_framework() -> None:

@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from ipubench.fixtures.data.build_tfrecords.writer import encode
+from ipubench.fixtures.data.images import preprocess, samples
 from ipubench.fixtures.data.images.preprocess import (
     CorruptImage,
+    load_for_gpu,
     load_image,
     normalize_host,
     scale_shift,
@@ -28,7 +30,8 @@ from tests.support.tries import tries
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-SIZES = [(500, 375), (375, 500), (257, 256), (224, 224), (81, 103), (17, 400), (1, 3), (1023, 769)]
+SIZES = [(500, 375), (375, 500), (257, 256), (224, 224), (81, 103), (17, 400), (1, 3), (1023, 767)]
+SMALL = [(81, 103), (17, 400), (1, 3), (100, 200)]
 
 
 def pixels(width: int, height: int, channels: int = 3) -> NDArray[np.uint8]:
@@ -65,8 +68,9 @@ def transforms() -> Any:
 
 
 @pytest.mark.framework
-@pytest.mark.parametrize("size", [224, 63])
-@pytest.mark.parametrize(("width", "height"), SIZES)
+@pytest.mark.parametrize(
+    ("width", "height", "size"), [*((*s, 224) for s in SIZES), *((*s, 31) for s in SMALL)]
+)
 def test_pixels_equal_torchvision(
     transforms: Any, tmp_path: Path, width: int, height: int, size: int
 ) -> None:
@@ -75,6 +79,21 @@ def test_pixels_equal_torchvision(
         steps = [transforms.Resize(int(size * 256 / 224)), transforms.CenterCrop(size)]
         expected = np.asarray(transforms.Compose(steps)(image.convert("RGB")))
     assert np.array_equal(load_image(path, size), expected.transpose(2, 0, 1))
+
+
+@pytest.mark.parametrize(("width", "height"), [(1100, 768), (2000, 1600), (3200, 2400)])
+def test_a_large_image_that_is_halved_while_it_is_decoded_is_nearly_the_same(
+    tmp_path: Path, width: int, height: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.jpg"
+    monkeypatch.setattr(samples, "WIDTH", width)
+    monkeypatch.setattr(samples, "HEIGHT", height)
+    Image.fromarray(samples.sample_pixels(0)).save(path, quality=87)
+    loaded = load_image(path, 224).astype(int)
+    monkeypatch.setattr(preprocess, "SPARE", 1000)
+    difference = abs(loaded - load_image(path, 224))
+    assert 0 < difference.mean() < 2.5
+    assert np.percentile(difference, 99) <= 8
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB", "CMYK", "RGBA", "P", "LA", "1", "I;16"])
@@ -116,6 +135,32 @@ def of_size(width: int, height: int) -> bytes:
 
 JPEG = encoded(Image.fromarray(pixels(24, 18)))
 PNG = encoded(Image.fromarray(pixels(24, 18)), "PNG")
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind", "options", "by_gpu"),
+    [
+        ("RGB", "JPEG", {}, True),
+        ("L", "JPEG", {}, True),
+        ("RGB", "JPEG", {"progressive": True}, False),
+        ("RGB", "JPEG", {"keep_rgb": True}, False),
+        ("CMYK", "JPEG", {}, False),
+        ("RGB", "PNG", {}, False),
+    ],
+)
+def test_a_gpu_gets_the_files_that_it_decodes(
+    tmp_path: Path, mode: str, kind: str, options: Dict[str, Any], by_gpu: bool
+) -> None:
+    path = tmp_path / "x.jpg"
+    Image.fromarray(pixels(40, 30)).convert(mode).save(path, kind, **options)
+    loaded = load_for_gpu(path, 32)
+    expected = np.frombuffer(path.read_bytes(), np.uint8) if by_gpu else load_image(path, 32)
+    assert np.array_equal(loaded, expected)
+
+
+def test_a_gpu_gets_no_damaged_file(tmp_path: Path) -> None:
+    with pytest.raises(CorruptImage):
+        load_for_gpu(write(tmp_path / "x.jpg", JPEG[:-20]), 32)
 
 
 @pytest.mark.filterwarnings("error")

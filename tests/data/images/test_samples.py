@@ -92,13 +92,13 @@ def test_processes_wait_for_the_one_that_makes_them(
         return found[0] if found else None
 
     root = tmp_path / "samples"
-    assert [cache.made_once(root, "them", find, make) for _ in range(2)] == ["made"] * 2
+    assert [cache.make_once(root, "them", find, make) for _ in range(2)] == ["made"] * 2
     assert len(found) == 1
     found.clear()
     monkeypatch.setattr(cache, "LOCK_SECONDS", 0.01)
     held = locked(tmp_path / "samples.lock")
     with held, pytest.raises(DataError, match=r"waited 0.01 s for another process"):
-        cache.made_once(root, "them", find, make)
+        cache.make_once(root, "them", find, make)
 
 
 def test_a_cache_that_cannot_be_written_is_one_message(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from ipubench.fixtures.data.tfds import download
 from ipubench.fixtures.data.tfds.feed import ApplicationFeed
 from ipubench.fixtures.data.tfds.find import PreparedSplit, find_prepared
 from ipubench.plugins.selection import datasets
+from tests.support.command_line import given_options
 
 SPLIT = PreparedSplit("/data/cifar10/3.0.2", "cifar10", "train", ("/data/x",), (7,))
 
@@ -325,11 +326,10 @@ def test_the_run_is_told_before_its_first_case(tmp_path: Path) -> None:
     item = SimpleNamespace(
         callspec=SimpleNamespace(params={"ipubench_case": case}), _fixtureinfo=data
     )
-    chosen = dict.fromkeys(("collectonly", "describe", "dry_run"), False)
-    option = SimpleNamespace(**chosen, dataset_dir=str(tmp_path))
+    option = given_options(dataset_dir=str(tmp_path))
     config: Any = SimpleNamespace(option=option, stash=pytest.Stash())
-    session: Any = SimpleNamespace(config=config, items=[item])
-    datasets.find_data(session)
+    items: List[Any] = [item]
+    datasets.find_data(config, items)
     assert datasets.which_data(config) == [
         f"real data: 4 images of {split} of cifar10 in {folder}"
         for split in ("train", "validation")

@@ -29,7 +29,7 @@ from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.runs import read_run
 from ipubench.plugins.baseline.store import load_all
 from ipubench.plugins.benchmarks_yml.reader import read_entries
-from ipubench.plugins.compare.policy_file import Policy, PolicyError
+from ipubench.plugins.gate.policy_file import Policy, PolicyError
 from ipubench.plugins.measure.peaks import Peaks
 from ipubench.plugins.record.files import write_json
 from tests.support.baselines import document, entry

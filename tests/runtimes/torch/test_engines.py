@@ -285,6 +285,82 @@ def test_the_fastest_engine_takes_a_fourth_channel(paths: List[str], torch: Any)
     agree(run(network, raw, "auto", DTYPE, torch), wanted, BOUNDS[DTYPE], torch)
 
 
+@pytest.mark.parametrize("idle", [False, True])
+def test_on_a_gpu_the_next_images_travel_while_the_network_computes(
+    torch: Any, monkeypatch: pytest.MonkeyPatch, idle: bool
+) -> None:
+    """Without a GPU nothing is recorded, and the order of what is started is what is checked."""
+    from ipubench.fixtures.runtimes.torch import cuda_graph
+
+    started: List[str] = []
+    inputs: List[Any] = []
+
+    def replay(name: str, results: Any, work: Any) -> None:
+        started.append(name)
+        results.copy_(work())
+
+    def record(work: Any, recorded: Any) -> Any:
+        inputs.append(work.args[0])
+        results = work()
+        graph = SimpleNamespace(results=results)
+        graph.replay = partial(replay, f"network {len(inputs)}", results, work)
+        return graph
+
+    class Stream:
+        def wait_event(self, event: Any) -> None:
+            started.append(f"waits for {event.name}")
+
+        def wait_stream(self, other: Any) -> None:
+            started.append("waits for the images")
+
+    class Event:
+        def __init__(self) -> None:
+            self.name = "nothing"
+
+        def record(self) -> None:
+            self.name = started[-1]
+
+        def query(self) -> bool:
+            return idle or self.name == "nothing"
+
+    monkeypatch.setattr(cuda_graph, "record", record)
+    for name, value in (("Stream", Stream), ("Event", Event), ("current_stream", Stream)):
+        monkeypatch.setattr(torch.cuda, name, value)
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
+    run = cuda_graph.TakingTurns(lambda images: images * 2, torch.zeros(1))
+    assert [float(run(torch.tensor([value]))) for value in (1.0, 2.0, 3.0)] == [2.0, 4.0, 6.0]
+    assert inputs[0].data_ptr() != inputs[1].data_ptr()
+    first, second = "network 1", "network 2"
+    if idle:
+        assert started == [first] * 3
+    else:
+        beside = [[f"waits for {name}", "waits for the images"] for name in ("nothing", first)]
+        assert started == [first, *beside[0], second, *beside[1], first]
+
+
+@pytest.mark.parametrize("from_host", [True, False])
+@pytest.mark.parametrize("engine", ["compile", "eager"])
+def test_a_gpu_gives_the_logits_of_float32(engine: str, from_host: bool, torch: Any) -> None:
+    from ipubench.fixtures.runtimes.torch.engines import build_engine
+
+    if not torch.cuda.is_available():
+        pytest.skip("needs a GPU that PyTorch sees")
+    network = small_resnet(torch)
+    sizes, gpu = (4, 3, 64, 64), torch.device("cuda")
+    batches = [torch.randint(0, 255, sizes, dtype=torch.uint8) for _ in range(6)]
+    built = build_engine(
+        engine, network, sizes, torch.uint8, torch.float16, gpu, normalise=True
+    )  # fmt: skip
+    with torch.inference_mode():
+        found = []
+        for batch in batches:
+            given = batch.pin_memory() if from_host and built.uploads else batch.to(gpu)
+            found.append(built.run(given).to("cpu", non_blocking=True))
+        torch.cuda.synchronize()
+    for raw, logits in zip(batches, found):
+        agree(logits.float(), expected(network, raw, torch), 0.02, torch)
+
+
 @pytest.mark.parametrize(
     ("device", "python", "engine"),
     [("cpu", (3, 13), "onednn"), ("cpu", (3, 14), "compile"), ("cuda", (3, 11), "compile")],

@@ -38,14 +38,14 @@ def rows(first: int, count: int) -> Dict[str, Any]:
     return {"x": np.arange(first, first + count, dtype=np.int64).reshape(count, 1)}
 
 
-def asked(batching: Batching, ask: Callable[[Batcher, Doubling], Any]) -> Doubling:
-    """Run ``await ask(batcher, work)`` in an event loop; return the work."""
+def asked(batching: Batching, infer: Callable[[Batcher, Doubling], Any]) -> Doubling:
+    """Run ``await infer(batcher, work)`` in an event loop; return the work."""
     work = Doubling()
 
     async def run() -> None:
         with ThreadPoolExecutor(batching.num_batch_threads) as threads:
             try:
-                await asyncio.wait_for(ask(Batcher(work, batching, threads), work), 30)
+                await asyncio.wait_for(infer(Batcher(work, batching, threads), work), 30)
             finally:
                 work.hold.set()
 
@@ -63,13 +63,13 @@ def test_every_request_gets_its_own_rows(sizes: List[int], threads: int, padded:
     batching = Batching(8, 100, num_batch_threads=threads, allowed_batch_sizes=(4, 8) * padded)
     firsts = np.cumsum([0, *sizes]).tolist()
 
-    async def ask(batcher: Batcher, _: Doubling) -> None:
+    async def infer(batcher: Batcher, _: Doubling) -> None:
         parts = [rows(first, size) for first, size in zip(firsts, sizes)]
         answers = await asyncio.gather(*map(batcher, parts))
         for part, answer in zip(parts, answers):
             np.testing.assert_array_equal(answer["y"], 2 * part["x"])
 
-    work = asked(batching, ask)
+    work = asked(batching, infer)
     assert all(len(batch) <= 8 for batch in work.batches)
     if padded:
         assert all(len(batch) in (4, 8) for batch in work.batches)
@@ -78,28 +78,28 @@ def test_every_request_gets_its_own_rows(sizes: List[int], threads: int, padded:
 
 
 def test_requests_wait_until_a_batch_is_full_and_no_longer() -> None:
-    async def ask(batcher: Batcher, work: Doubling) -> None:
+    async def infer(batcher: Batcher, work: Doubling) -> None:
         first = [asyncio.ensure_future(batcher(rows(n, 2))) for n in (1, 3, 5)]
         await asyncio.sleep(0)
         assert work.batches == []
         await asyncio.gather(batcher(rows(7, 2)), *first)
 
-    work = asked(Batching(8, LONG), ask)
+    work = asked(Batching(8, LONG), infer)
     np.testing.assert_array_equal(work.batches[0].ravel(), range(1, 9))
     assert len(work.batches) == 1
 
 
 def test_a_batch_that_is_not_full_runs_after_its_time_filled_up_with_zeros() -> None:
-    async def ask(batcher: Batcher, _: Doubling) -> None:
+    async def infer(batcher: Batcher, _: Doubling) -> None:
         answer = await batcher(rows(1, 3))
         assert answer["y"].ravel().tolist() == [2, 4, 6]
 
-    work = asked(Batching(8, 1000, allowed_batch_sizes=(8,)), ask)
+    work = asked(Batching(8, 1000, allowed_batch_sizes=(8,)), infer)
     assert work.batches[0].ravel().tolist() == [1, 2, 3, 0, 0, 0, 0, 0]
 
 
 def test_a_batch_fills_on_while_all_threads_are_busy() -> None:
-    async def ask(batcher: Batcher, work: Doubling) -> None:
+    async def infer(batcher: Batcher, work: Doubling) -> None:
         work.hold.clear()
         calls = [asyncio.ensure_future(batcher(rows(1, 8)))]
         await asyncio.sleep(0)  # it has the only thread
@@ -110,12 +110,12 @@ def test_a_batch_fills_on_while_all_threads_are_busy() -> None:
         work.hold.set()
         await asyncio.gather(*calls)
 
-    work = asked(Batching(8, 0, num_batch_threads=1), ask)
+    work = asked(Batching(8, 0, num_batch_threads=1), infer)
     assert [len(batch) for batch in work.batches] == [8, 4]
 
 
 def test_what_is_too_much_is_refused() -> None:
-    async def ask(batcher: Batcher, work: Doubling) -> None:
+    async def infer(batcher: Batcher, work: Doubling) -> None:
         work.hold.clear()
         taken = [asyncio.ensure_future(batcher(rows(n, 8))) for n in range(3)]
         await asyncio.sleep(0)  # one runs, two wait
@@ -127,11 +127,11 @@ def test_what_is_too_much_is_refused() -> None:
         await asyncio.gather(*taken)
         await batcher(rows(0, 8))
 
-    asked(Batching(8, LONG, max_enqueued_batches=2, num_batch_threads=1), ask)
+    asked(Batching(8, LONG, max_enqueued_batches=2, num_batch_threads=1), infer)
 
 
 def test_a_failure_is_that_of_all_requests_of_its_batch_and_of_no_other() -> None:
-    async def ask(batcher: Batcher, _: Doubling) -> None:
+    async def infer(batcher: Batcher, _: Doubling) -> None:
         found = await asyncio.gather(
             batcher(rows(-2, 2)), batcher(rows(0, 2)), return_exceptions=True
         )
@@ -139,7 +139,7 @@ def test_a_failure_is_that_of_all_requests_of_its_batch_and_of_no_other() -> Non
         answer = await batcher(rows(0, 4))
         assert answer["y"].ravel().tolist() == [0, 2, 4, 6]
 
-    asked(Batching(4, LONG), ask)
+    asked(Batching(4, LONG), infer)
 
 
 def test_the_parameters_file_is_read_as_it_is_written() -> None:

@@ -143,7 +143,10 @@ def test_a_program_or_a_port_that_cannot_be_had_fails_before_anything_is_made(
             runtime.inference(None, dataclasses.replace(config, **changes), None)  # type: ignore[arg-type]
 
     try:
-        fails("serving_bin_path=.*nowhere: no program", serving_bin_path=str(tmp_path / "nowhere"))
+        fails(
+            "serving_bin_path=.*nowhere: not an executable",
+            serving_bin_path=str(tmp_path / "nowhere"),
+        )
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
             listener.listen()

@@ -14,9 +14,9 @@ import pytest
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.tfds import pipeline
 from ipubench.fixtures.devices.cpu import CpuDevice
-from ipubench.fixtures.machine.process import answers
+from ipubench.fixtures.machine.process import accepts_connections
 from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
-from ipubench.fixtures.servers.tensorflow_serving.requests import ServingRequests, images_of
+from ipubench.fixtures.servers.tensorflow_serving.requests import ServingRequests, feed_images
 from ipubench.fixtures.servers.tensorflow_serving.runtime import ServingRuntime
 from ipubench.fixtures.servers.tensorflow_serving.server import ServingServer
 from tests.machine.test_process import runs
@@ -83,7 +83,7 @@ def test_predict_answers_what_the_network_gives(served: SmallRuntime, rows: int)
     assert answer.model_spec.name == "small"
     assert answer.model_spec.signature_name == "serving_default"
     assert answer.model_spec.version.value == 1
-    assert len({tuple(row) for row in found}) == rows  # other images, other answers
+    assert len({tuple(row) for row in found}) == rows  # other images, other accepts_connections
 
 
 def test_status_of_the_model(served: SmallRuntime) -> None:
@@ -141,7 +141,7 @@ def test_every_request_is_answered_and_timed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     forgotten: List[bool] = []
-    monkeypatch.setattr(served.server, "forget_peak", lambda: forgotten.append(True))
+    monkeypatch.setattr(served.server, "reset_peak", lambda: forgotten.append(True))
     step = served.step(
         use_async=use_async,
         num_threads=num_threads,
@@ -201,9 +201,9 @@ def test_requests_are_the_images_in_turn_each_client_at_a_place_of_its_own(
         return tf.data.Dataset.from_tensors((images, labels))
 
     monkeypatch.setattr(pipeline, "dataset", dataset)
-    kept = images_of(tf, Feed(), 100)  # type: ignore[arg-type]
+    kept = feed_images(tf, Feed(), 100)  # type: ignore[arg-type]
     assert kept.ravel().tolist() == [0, 1, 2]
-    assert images_of(tf, Feed(), 2).ravel().tolist() == [0, 1]  # type: ignore[arg-type]
+    assert feed_images(tf, Feed(), 2).ravel().tolist() == [0, 1]  # type: ignore[arg-type]
     requests = ServingRequests(tf, "m", kept, batch_size=2, clients=2, each=2)
     entries = requests.write(tmp_path / "requests")
     assert [entry["numbers"] for entry in entries] == [[0, 1], [2, 0]]  # three are different
@@ -242,7 +242,7 @@ def waiting(tmp_path: Path) -> Iterator[ServingServer]:
     server = ServingServer("small", base, None, log, tmp_path, device=CpuDevice())
     server.launch()
     try:
-        server.process.wait_until(lambda: answers(server.port), LIMIT)
+        server.process.wait_until(lambda: accepts_connections(server.port), LIMIT)
         yield server
     finally:
         server.stop()

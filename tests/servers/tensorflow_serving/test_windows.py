@@ -16,7 +16,7 @@ from ipubench.bench_inference.bench_tensorflow_serving import HOST
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.servers import clients as client_processes
 from ipubench.fixtures.servers.clients import Clients, RequestError
-from ipubench.fixtures.servers.load import CONSTANT, Answers, Load, percentiles
+from ipubench.fixtures.servers.load import CONSTANT, Load, LoadResult, percentiles
 from ipubench.fixtures.servers.scenario import Scenario
 from ipubench.fixtures.servers.tensorflow_serving.step import ServingStep
 from tests.support.serving import feed
@@ -44,15 +44,15 @@ class ScriptedClients:
             seconds.append([end - start for end in ends])
         return [(start, ends[-1]) for start, ends in self.scripts]
 
-    def answered(self, start: float, end: float) -> List[float]:
+    def response_times(self, start: float, end: float) -> List[float]:
         return sorted(time for _, ends in self.scripts for time in ends if start < time <= end)
 
     def report(self, runs: int) -> List[List[List[float]]]:
         return self.seconds
 
-    def load(self, load: Load) -> Answers:
+    def load(self, load: Load) -> LoadResult:
         latencies = [0.25] * load.queries
-        return Answers(latencies, 0.0, load.queries / load.target_qps, percentiles(latencies))
+        return LoadResult(latencies, 0.0, load.queries / load.target_qps, percentiles(latencies))
 
     def close(self) -> None:
         pass
@@ -201,8 +201,8 @@ def test_clients_that_are_never_done_are_ended(
     clients = processes(tmp_path / "log")
     for pid in clients.pids:
         os.kill(pid, signal.SIGSTOP)
-    with pytest.raises(RequestError, match="the clients are not done after 0 s"):
-        clients._order([{"report": 0}] * 2, 0.0)
+    with pytest.raises(RequestError, match="the clients have not finished after 0 s"):
+        clients._command([{"report": 0}] * 2, 0.0)
     assert len(clients) == 0
 
 
@@ -228,9 +228,9 @@ def test_a_full_queue_says_which_option_to_raise() -> None:
     step.process = Process()
     step.clients = RefusingClients(())  # type: ignore[assignment]
     step._server = SimpleNamespace(address="")  # type: ignore[assignment]
-    for ask in (step.connect_clients, step):  # clients that connect send a request each
+    for infer in (step.connect_clients, step):  # clients that connect send a request each
         with pytest.raises(CaseError) as caught:
-            ask()
+            infer()
         assert "has not answered a request" in str(caught.value)
         assert "max_enqueued_batches" in str(caught.value)
     assert step.hint("UNAVAILABLE: failed to connect") == ""

@@ -139,7 +139,7 @@ def test_of_two_linear_layers_the_last_one_gives_the_logits(
     ],
 )
 def test_tensors_that_cannot_be_told_are_named(names: List[str], shown: str) -> None:
-    with pytest.raises(CaseError, match=f"of the layer 'fc', .* its tensors are {shown}\\."):
+    with pytest.raises(CaseError, match=f"the layer 'fc', .* its tensors are {shown}\\."):
         name_map(names, "fc")
 
 

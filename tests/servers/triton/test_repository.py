@@ -30,8 +30,8 @@ from ipubench.fixtures.servers.triton.installation import (
     check_reach,
     find_installation,
     link_backend,
-    options_of,
     server_environment,
+    server_options,
 )
 from ipubench.fixtures.servers.triton.poplar_classifier import PoplarClassifier
 from ipubench.fixtures.servers.triton.repository import check_repository, link_model
@@ -232,7 +232,7 @@ def server_that_knows(folder: Path, options: str) -> Installation:
 @pytest.mark.parametrize("options", [OLD, NEW])
 def test_a_server_is_given_what_it_knows(tmp_path: Path, options: str) -> None:
     installation = server_that_knows(tmp_path, options)
-    known = options_of(installation, {})
+    known = server_options(installation, {})
     assert known == set(options.split())
     for complete in (False, True):
         server = TritonServer(
@@ -257,7 +257,7 @@ def test_a_program_that_is_no_server_is_named(tmp_path: Path) -> None:
     for content in (installation.server.read_bytes(), b"\0"):
         installation.server.write_bytes(content)
         with pytest.raises(CaseError, match=str(installation.server)):
-            options_of(installation, {})
+            server_options(installation, {})
 
 
 def test_the_poplar_backend_is_taken_from_the_sdk(

@@ -239,10 +239,10 @@ def test_a_given_repository_is_served_as_it_is_and_other_outputs_are_named(
     assert config.read_text() == text
     for path in (config, version / "model.py", given / "tiny" / "2" / "model.py"):
         path.write_text(path.read_text().replace("output_0", "scores"))
-    with pytest.raises(CaseError, match="tiny gives no output output_0, but scores"):
+    with pytest.raises(CaseError, match="tiny has no output output_0, but scores"):
         runtime.step()
     step = runtime.step(benchmark_only=True)
-    with pytest.raises(CaseError, match="the model gives no output output_0, but scores"):
+    with pytest.raises(CaseError, match="the model has no output output_0, but scores"):
         step()
     step.close()
     runtime.close()
@@ -270,9 +270,9 @@ def test_no_client_can_have_the_server_run_a_program(served: TinyRuntime) -> Non
                 headers={header: "nothing"},
             )
         )
-    for ask in asked:
+    for infer in asked:
         with pytest.raises(InferenceServerException, match="not allowed|restricted|metadata"):
-            ask()
+            infer()
     client.close()
     step = served.step()
     step()

@@ -229,11 +229,11 @@ def test_what_cannot_go_on_is_one_message(finished: Finished, tmp_path: Path) ->
 
     refused(f"{tmp_path} has no checkpoints")
     shutil.copy(last, tmp_path)
-    refused(f"{tmp_path / last.name} is the end")
+    refused(f"{tmp_path / last.name} ends a run of")
     (tmp_path / last.name).unlink()
     shutil.copy(first, tmp_path)
     refused("weights/.* the file has", model_name="toy_model")
-    refused("named slots/0/0", optimizer_params=Parameters({"momentum": 0.0}))
+    refused("has no slots/0/0", optimizer_params=Parameters({"momentum": 0.0}))
     refused("in the middle of a call of 3", weight_updates_per_epoch=3, logs_per_epoch=1)
 
 

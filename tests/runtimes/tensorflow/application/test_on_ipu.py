@@ -416,7 +416,7 @@ def test_instances_average_what_they_log_and_save_if_they_are_asked_to(
     assert made.progress.counters()["checkpoints"] == 1
     saves = config.ckpt_all_instances
     assert [path.name for path in tmp_path.iterdir()] == ["instance-1"] * saves
-    assert saves or made.progress.to_validate() == [None]
+    assert saves or made.progress.checkpoints_to_validate() == [None]
     made.close()
 
 
@@ -479,7 +479,7 @@ def test_validation_alone_by_instances_has_replicas_of_its_own(
 def poprun_words(config: Application) -> str:
     """Return the numbers that poprun is started with."""
     config.check()
-    (_, _, *words) = plan(config, "ipu", ()).launcher.words
+    (_, _, *words) = plan(config, "ipu", ()).launcher.arguments
     known = description("popdist.json")["poprun"]["options"]
     assert {word.partition("=")[0] for word in words} <= set(known)
     return " ".join(words)
@@ -548,7 +548,7 @@ def test_what_fails_is_one_message_and_leaves_no_ipu(tmp_path: Path) -> None:
     step: Any = TensorFlowIpu(HARDWARE).application(
         config.classifier(), config.recipe, config, feed_of(config), lambda: feed_of(config)
     )
-    with pytest.raises(CaseError, match="is of another network or optimiser"):
+    with pytest.raises(CaseError, match="belongs to another network or optimiser"):
         step.build()
     step.close()
     assert not recorder.attached

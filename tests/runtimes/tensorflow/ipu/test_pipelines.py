@@ -11,7 +11,7 @@ from ipubench.bench_training.application.case import Application
 from ipubench.bench_training.bench_application import POD4
 from ipubench.bench_training.training import Training
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.runtimes.tensorflow.pipelines import at_once, check_training
+from ipubench.fixtures.runtimes.tensorflow.pipelines import check_training, micro_batches_at_once
 from tests.doubles.tensorflow_ipu import recorder
 from tests.doubles.tensorflow_ipu.pipelining import PipelineSchedule, check_count
 from tests.runtimes.tensorflow.ipu import test_training as training
@@ -46,7 +46,7 @@ def tf(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_a_pipeline_has_as_many_micro_batches_at_once_as_its_schedule_says(
     tf: Any, schedule: str, mapping: Tuple[int, ...], trains: bool, wanted: int
 ) -> None:
-    assert at_once(schedule, mapping, trains) == wanted
+    assert micro_batches_at_once(schedule, mapping, trains) == wanted
     if len(set(mapping)) < len(mapping) and trains and schedule == "Interleaved":
         return  # refused for another reason
     given = (list(mapping), PipelineSchedule[schedule], trains)
@@ -117,7 +117,7 @@ def test_validation_refuses_what_would_be_refused_once_the_ipus_are_attached(tf:
     config.check()  # Sequential
     replace(config, pipeline_schedule="Grouped").check()
     interleaved = replace(config, pipeline_schedule="Interleaved")
-    with pytest.raises(ValueError, match="has 3 micro batches .*: the 14 of a batch of validation"):
+    with pytest.raises(ValueError, match="has 3 micro batches .*: the 14 of a validation batch"):
         interleaved.check()
     with pytest.raises(tf.errors.FailedPreconditionError, match="multiple of 3"):
         check_count(14, list(seven), PipelineSchedule.Interleaved, False)

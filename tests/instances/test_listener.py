@@ -14,8 +14,7 @@ from typing import Any, Iterator, List
 
 import pytest
 
-from ipubench.fixtures.instances import introductions
-from ipubench.fixtures.instances.introductions import Introductions
+from ipubench.fixtures.instances.listener import Listener
 from ipubench.fixtures.instances.protocol import receive, send
 from tests.support.harness import Project
 from tests.support.instances import WORDS, with_instances
@@ -23,20 +22,20 @@ from tests.support.listening import LOOPBACK, listening, watched_run
 
 
 @pytest.fixture(params=["", "127.0.0.1"])
-def listener(request: pytest.FixtureRequest) -> Iterator[Introductions]:
+def listener(request: pytest.FixtureRequest) -> Iterator[Listener]:
     """A run that listens to this user, and one that listens to a network."""
-    found = Introductions(request.param)
+    found = Listener(request.param)
     yield found
     found.close()
 
 
-def place(listener: Introductions) -> Any:
+def place(listener: Listener) -> Any:
     """Return what a socket connects to."""
     host, _, port = listener.address.rpartition(":")
     return (host, int(port)) if host else listener.address
 
 
-def knock(listener: Introductions) -> socket.socket:
+def knock(listener: Listener) -> socket.socket:
     """Connect, and say nothing."""
     end = socket.socket(socket.AF_INET if ":" in listener.address else socket.AF_UNIX)
     end.settimeout(60)
@@ -45,7 +44,7 @@ def knock(listener: Introductions) -> socket.socket:
     return end
 
 
-def join(listener: Introductions, key: str) -> List[Connection]:
+def join(listener: Listener, key: str) -> List[Connection]:
     """Introduce rank 3, while the run waits; return the connection, none for a wrong key."""
     found: List[Connection] = []
 
@@ -61,7 +60,7 @@ def join(listener: Introductions, key: str) -> List[Connection]:
     return found
 
 
-def met(listener: Introductions) -> Connection:
+def met(listener: Listener) -> Connection:
     """Wait for rank 3; return the run's end of its connection."""
     known = listener.wait((), 60)
     assert known is not None
@@ -69,7 +68,7 @@ def met(listener: Introductions) -> Connection:
     return known.connection
 
 
-def test_an_instance_is_known_although_others_are_silent(listener: Introductions) -> None:
+def test_an_instance_is_known_although_others_are_silent(listener: Listener) -> None:
     silent = knock(listener)
     (joined,) = join(listener, listener.key)
     known = met(listener)
@@ -85,7 +84,7 @@ def test_an_instance_is_known_although_others_are_silent(listener: Introductions
     silent.close()
 
 
-def test_who_has_another_key_or_none_is_hung_up_on(listener: Introductions) -> None:
+def test_who_has_another_key_or_none_is_hung_up_on(listener: Listener) -> None:
     assert not join(listener, listener.key[:-1] + "x")
     for words in (b"GET / HTTP/1.1\r\n\r\n", b"\n", b"[" * 60000, b"\0\0\0\4none"):
         with knock(listener) as end, contextlib.suppress(OSError):
@@ -99,9 +98,9 @@ def test_who_has_another_key_or_none_is_hung_up_on(listener: Introductions) -> N
 
 
 def test_of_too_many_that_are_silent_the_first_is_hung_up_on(
-    listener: Introductions, monkeypatch: pytest.MonkeyPatch
+    listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(introductions, "MOST_STRANGERS", 2)
+    monkeypatch.setattr(listener, "MOST_PENDING", 2)
     crowd = [knock(listener) for _ in range(3)]
     while crowd[0].recv(100):
         pass
@@ -113,7 +112,7 @@ def test_of_too_many_that_are_silent_the_first_is_hung_up_on(
 
 
 def test_on_one_host_only_this_user_can_connect() -> None:
-    listener = Introductions("")
+    listener = Listener("")
     folder = Path(listener.address).parent
     assert folder.stat().st_mode & 0o777 == 0o700
     listener.close()

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ipubench.plugins.processes.other_python import Environment, find
-from ipubench.plugins.processes.revision import Revision
+from ipubench.plugins.elsewhere.place import Place, find
+from ipubench.plugins.elsewhere.revision import Revision
 from ipubench.plugins.record.host_process import versions
 from tests.support.harness import ROOT
 
@@ -31,14 +31,14 @@ def test_a_virtual_environment_is_asked_by_the_path_of_its_link(tmp_path: Path) 
 def test_a_revision_has_our_interpreters_packages_after_its_own_and_no_repository_of_ours() -> None:
     there = Revision("commit", Path("/tree"))
     ours = {"PYTHONPATH": "/sdk", "VIRTUAL_ENV": "/env", "GIT_DIR": "/own/.git", "HOME": "/h"}
-    alike = Environment(os.path.abspath(sys.executable), ["/tree"], {}, there)
+    alike = Place(os.path.abspath(sys.executable), ["/tree"], revision=there)
     assert alike.variables(ours) == {
         "PYTHONPATH": "/tree:/sdk",
         "VIRTUAL_ENV": "/env",
         "HOME": "/h",
     }
     assert alike.variables({"HOME": "/h"}) == {"PYTHONPATH": "/tree", "HOME": "/h"}
-    other = Environment("/made/python", ["/tree"], {}, there)
+    other = Place("/made/python", ["/tree"], revision=there)
     assert other.variables(ours) == {"PYTHONPATH": "/tree", "HOME": "/h"}
 
 

@@ -9,37 +9,30 @@ from __future__ import annotations
 
 import contextlib
 import random
-import sys
-from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Tuple, TypeVar
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, TypeVar
 
 import pytest
 
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.instances.controller import Instances
 from ipubench.fixtures.instances.failures import InstanceError
-from ipubench.fixtures.instances.plan import alone, instances_of
+from ipubench.fixtures.instances.plan import instances_of
 from ipubench.fixtures.instances.protocol import ALTERNATING
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.contention import Contention
 from ipubench.fixtures.machine.processor import allowed_cpus
-from ipubench.fixtures.machine.state import copy_look
+from ipubench.fixtures.machine.state import copy_timer
 from ipubench.fixtures.machine.watch import Watch
-from ipubench.plugins.gate.adjacent import LEAST_COMPARABLE, AdjacentRounds
-from ipubench.plugins.processes import only_from
-from ipubench.plugins.processes.fresh import (
+from ipubench.plugins.elsewhere import only_from
+from ipubench.plugins.elsewhere.place import Place
+from ipubench.plugins.elsewhere.remote_case import (
     FreshError,
-    cpus_key,
-    folder_of,
-    fresh_command,
-    fresh_environment,
+    RemoteCase,
     known_reason,
-    most_seconds,
     running_on,
 )
-from ipubench.plugins.processes.other_python import Environment
+from ipubench.plugins.gate.adjacent import LEAST_COMPARABLE, AdjacentRounds
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.selection.order import SERVERS
 from ipubench.plugins.selection.selected import case_of
@@ -54,11 +47,9 @@ class UnfitError(Exception):
     """The step of a case cannot take turns; the text says why."""
 
 
-def why_not_alternating(item: pytest.Item, device: str, elsewhere: Environment) -> str:
-    """Return why a case is measured in whole processes in turns, in words; '' where it is not."""
+def why_not_alternating(item: pytest.Item, device: str, elsewhere: Place) -> str:
+    """Return why a case is measured in whole processes in turns, in words; '' if it is not."""
     case = case_of(item)
-    if sys.platform != "linux":
-        return "what ends processes with this run needs Linux"
     if elsewhere.alternating != ALTERNATING:
         return "the other side does not know alternating rounds of this version"
     if device not in SHARED_DEVICES:
@@ -73,30 +64,30 @@ def why_not_alternating(item: pytest.Item, device: str, elsewhere: Environment) 
 
 
 @dataclass
-class TwoProcesses(ABC):
-    """Processes here and there that take turns. Use it in a ``with`` statement, which ends them."""
+class TwoProcesses:
+    """Processes here and there that take turns; any method raises InstanceError if one fails."""
 
     device: str
     progress: Callable[[str], None]
-    _sides: Dict[str, Instances] = field(default_factory=dict, init=False)
+    sides: Mapping[str, Instances]
+    #: What one order may take.
+    most_seconds: float
 
     def __enter__(self: Processes) -> Processes:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for side in self._sides.values():
+        """End both."""
+        for side in self.sides.values():
             side.stop()
 
     def launch(self, here_first: bool) -> None:
         """Start both processes and return once both have introduced themselves."""
         self.progress("starting both sides")
         for name in _names(here_first):
-            self._sides[name] = self._process(name)
-            with self._blaming(name):
-                self._sides[name].launch()
+            self.sides[name].launch()
         for name in _names(here_first):
-            with self._blaming(name):
-                self._sides[name].meet()
+            self.sides[name].wait_until_connected()
 
     def prepare(self, here_first: bool) -> None:
         """Make both steps of a case ready; what is timed is never side by side.
@@ -105,17 +96,17 @@ class TwoProcesses(ABC):
         """
         order = _names(here_first)
         for name in order:
-            self._order(name, "ready")
+            self.order(name, "ready")
         ready = {}
         for name in order:
             self.progress(f"preparing {name}")
-            ready[name] = self._order(name, "prepare")
+            ready[name] = self.order(name, "prepare")
         unfit = next((one["unfit"] for one in ready.values() if one["unfit"]), "")
         if unfit:
             raise UnfitError(unfit)
         batches = max(int(one["batches"]) for one in ready.values())
         for name in order:
-            self._order(name, "warm_up", batches)
+            self.order(name, "warm_up", batches)
 
     def measure(self, budget: float, precision: float, steps: Optional[int]) -> AdjacentRounds:
         """Have both sides take turns until the rule ends it; return all rounds."""
@@ -133,57 +124,9 @@ class TwoProcesses(ABC):
     def _both(self, here_first: bool, rounds: AdjacentRounds, watched: Contended) -> None:
         for name in _names(here_first):
             watched.read()
-            seconds = float(self._order(name, "round"))
+            seconds = float(self.order(name, "round"))
             (rounds.here if name == HERE else rounds.there).seconds.append(seconds)
         rounds.here_first.append(here_first)
-
-    def _order(self, name: str, order: str, argument: Any = None) -> Any:
-        """Give one side an order; return its answer."""
-        with self._blaming(name):
-            return self._sides[name].order(order, argument, self._most_seconds())[0]
-
-    @abstractmethod
-    def _process(self, name: str) -> Instances:
-        """Return the process of a side, not started yet."""
-
-    @abstractmethod
-    def _most_seconds(self) -> float:
-        """Return how long one order may take."""
-
-    @abstractmethod
-    def _blaming(self, name: str) -> ContextManager[None]:
-        """Return what says of an InstanceError which side it is of."""
-
-
-def _names(here_first: bool) -> Tuple[str, str]:
-    return (HERE, THERE) if here_first else (THERE, HERE)
-
-
-@dataclass
-class AlternatingProcesses(TwoProcesses):
-    """The two processes of a pair of one case."""
-
-    config: pytest.Config
-    nodeid: str
-    elsewhere: Environment
-    _folder: Path = field(default=Path(), init=False)  # while it is used
-
-    def __enter__(self) -> AlternatingProcesses:
-        self._folder = scratch.make("pair")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        super().__exit__()
-        scratch.remove(self._folder)
-
-    def start(self, here_first: bool) -> None:
-        """Start both processes and make their steps ready.
-
-        Raises FreshError where one does not start, UnfitError where the step cannot take turns.
-        """
-        with running_on(self.config.stash[cpus_key]):
-            self.launch(here_first)
-        self.prepare(here_first)
 
     def benchmarks(self, rounds: AdjacentRounds, here_first: bool) -> List[Dict[str, Any]]:
         """End both processes; return the benchmark of the one here and of the one there.
@@ -193,52 +136,53 @@ class AlternatingProcesses(TwoProcesses):
         self.progress("recording")
         records: Dict[str, Dict[str, Any]] = {}
         for name in _names(here_first):
-            records[name] = self._order(name, "record", rounds.stopped_by)
-            self._order(name, "close")
+            records[name] = self.order(name, "record", rounds.stopped_by)
+            self.order(name, "close")
             # What it has imported, and whether its test passed, is known at its end.
-            with self._blaming(name):
-                code = self._sides[name].close()
-            if code == only_from.USAGE_ERROR:
-                raise self._error(name, "modules of another checkout were imported", "")
+            if self.sides[name].close() == only_from.USAGE_ERROR:
+                why = "modules of another checkout were imported"
+                raise InstanceError(why, why, name)
         found = [records[HERE], records[THERE]]
         rounds.items_here, rounds.items_there = (
             float(record_of(one)["items_per_round"]) for one in found
         )
         return found
 
-    def _process(self, name: str) -> Instances:
-        elsewhere = None if name == HERE else self.elsewhere
-        results = str(self._folder / "results")
-        side = name.split()[-1]
-        cache = self._folder / f"cache-{side}"
-        command = fresh_command(self.config, self.nodeid, results, cache, elsewhere)
-        plan = alone(name, folder_of(self.config, elsewhere), fresh_environment(elsewhere))
+    def order(self, name: str, order: str, argument: Any = None) -> Any:
+        """Send one side a command; return its reply."""
+        return self.sides[name].command(order, argument, self.most_seconds)[0]
 
-        def program(address: str) -> List[str]:
-            # Nothing is captured: all output belongs into the log.
-            return [*command, "-s", f"--instance={address}"]
 
-        return Instances(plan, program, self._folder / side)
+def _names(here_first: bool) -> Tuple[str, str]:
+    return (HERE, THERE) if here_first else (THERE, HERE)
 
-    def _most_seconds(self) -> float:
-        return most_seconds(self.config, self.nodeid)
 
-    @contextlib.contextmanager
-    def _blaming(self, name: str) -> Iterator[None]:
+@contextlib.contextmanager
+def taking_turns(
+    here: RemoteCase,
+    there: RemoteCase,
+    here_first: bool,
+    device: str,
+    progress: Callable[[str], None],
+) -> Iterator[TwoProcesses]:
+    """Give the processes of a pair of one case, whose steps are ready; nothing of them is left.
+
+    Raises FreshError where one fails, UnfitError where the step cannot take turns.
+    """
+    with scratch.folder("pair") as folder:
+        sides = {HERE: here.directed(HERE, folder), THERE: there.directed(THERE, folder)}
         try:
-            yield
+            with TwoProcesses(device, progress, sides, here.most_seconds) as processes:
+                with running_on(here.ours.cpus):
+                    processes.launch(here_first)
+                processes.prepare(here_first)
+                yield processes
         except InstanceError as error:
-            raise self._error(name, error.why, str(error)) from None
-
-    def _error(self, name: str, why: str, text: str) -> FreshError:
-        """Return the error of a side, by what it said itself or else by the end of its log."""
-        told = why.partition("): ")[2].partition("\n")[0]  # after its name and number
-        said = known_reason([line.strip() for line in text.splitlines()[1:]])
-        return FreshError(
-            f"{self.nodeid} could not be measured in turns: {text or why}",
-            told or said or why,
-            name == THERE,
-        )
+            raise FreshError(
+                f"{here.nodeid} could not be measured in turns: {error}",
+                error.said or known_reason(error.lines) or error.why,
+                error.name == THERE,
+            ) from None
 
 
 class Contended(Watch):
@@ -255,7 +199,7 @@ class Contended(Watch):
         contention = Contention(cpus=frozenset(allowed_cpus()))
         # A fake device's time is not the machine's.
         counted = device != "fake" and contention.available
-        return cls(contention if counted else None, copy_look() if device == "cpu" else None)
+        return cls(contention if counted else None, copy_timer() if device == "cpu" else None)
 
     def complete(self, rounds: AdjacentRounds) -> None:
         """Give all rounds so far the shares that others took of them."""

@@ -13,10 +13,10 @@ from ipubench.fixtures.devices.fake import FakeDevice
 from ipubench.fixtures.instances.protocol import ALTERNATING
 from ipubench.fixtures.machine.contention import Contention, Reading
 from ipubench.fixtures.runtimes.fake import FakeStep
+from ipubench.plugins.elsewhere.alternating import Contended, why_not_alternating
+from ipubench.plugins.elsewhere.place import Place
 from ipubench.plugins.gate.adjacent import AdjacentRounds
 from ipubench.plugins.measure.alternating import why_unfit
-from ipubench.plugins.processes.alternating import Contended, why_not_alternating
-from ipubench.plugins.processes.other_python import Environment
 
 
 class Counters(Contention):
@@ -80,7 +80,7 @@ def test_what_cannot_take_turns_says_why(
     item: Any = SimpleNamespace(
         stash={case_key: case}, get_closest_marker=lambda _: marker, fixturenames=[fixture]
     )
-    there = Environment("python", [], {}, alternating=version)
+    there = Place("python", [], alternating=version)
     found = why_not_alternating(item, device, there)
     assert found.startswith(why) and bool(found) == bool(why)
 

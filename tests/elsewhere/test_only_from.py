@@ -9,7 +9,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from ipubench.plugins.processes.only_from import USAGE_ERROR, Guard, main, of_checkout, strangers
+from ipubench.plugins.elsewhere.only_from import USAGE_ERROR, Guard, main, of_checkout, strangers
 
 
 @pytest.fixture

@@ -1,4 +1,8 @@
-"""The other side of `--against`: another Python environment, or another revision of the project."""
+"""The places of a case: this interpreter, another one, or another revision in a worktree.
+
+``HERE`` is this interpreter and this checkout; ``find`` and ``find_revision`` look at what
+``--against`` names.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
@@ -17,9 +21,11 @@ import pytest
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.cache import code_folder
+from ipubench.fixtures.instances.protocol import ALTERNATING
 from ipubench.fixtures.machine.files import IMPORT_ROOT, user_path
-from ipubench.plugins.processes import only_from, revision
-from ipubench.plugins.processes.revision import Revision
+from ipubench.plugins.command_line.words import MEASURING_OPTIONS
+from ipubench.plugins.elsewhere import only_from, revision
+from ipubench.plugins.elsewhere.revision import Revision
 from ipubench.plugins.record.host_process import GIT_VARIABLES, version_changes
 
 CHECK_SECONDS = 300.0
@@ -48,22 +54,25 @@ OURS = ("PYTHONPATH", "PYTHONHOME", "PYTHONEXECUTABLE", "VIRTUAL_ENV", "CONDA_PR
 
 
 @dataclass(frozen=True)
-class Environment:
-    """An interpreter with what is installed for it; ``folders`` hold this project's modules."""
+class Place:
+    """An interpreter, and the checkout whose code it runs. By default those of this process."""
 
-    python: str
-    folders: List[str]
-    versions: Dict[str, str]
-    #: What of the project runs there, where it is not this checkout.
+    python: str = sys.executable
+    #: The folders of this project's modules; None: those of this process.
+    folders: Optional[List[str]] = None
+    versions: Dict[str, str] = field(default_factory=dict)
+    #: The revision that runs there; None: this checkout.
     revision: Optional[Revision] = None
     #: The measuring options that it knows, and the version of its protocol of alternating rounds.
-    options: Tuple[str, ...] = ()
-    alternating: int = 0
+    options: Tuple[str, ...] = MEASURING_OPTIONS
+    alternating: int = ALTERNATING
     #: Whether it can count instructions.
-    counts: bool = False
+    counts: bool = True
 
     def variables(self, ours: Mapping[str, str]) -> Dict[str, str]:
         """Return the environment variables for its processes, given those of ours."""
+        if self.folders is None:
+            return dict(ours)
         wrong = OURS if self.revision is None else (*OURS, *GIT_VARIABLES)
         kept = {name: value for name, value in ours.items() if name not in wrong}
         folders = list(self.folders)
@@ -87,11 +96,36 @@ class Environment:
         instead = [f"{only_from.INSTEAD_OF}{here}"] if here is not None else []
         return [self.python, program, str(self.revision.root), *instead]
 
-    def place(self, path: Path, root: Path) -> Path:
-        """Return where a file of this checkout, whose folder is ``root``, is there."""
-        if self.revision is None or root not in (path, *path.parents):
+    def root(self, config: pytest.Config) -> Path:
+        """Return the project's folder there."""
+        return config.rootpath if self.revision is None else self.revision.root
+
+    def ini(self, config: pytest.Config) -> Optional[Path]:
+        """Return the file of the project's settings there; None: pytest finds it, or there is none.
+
+        A revision may have them in another file.
+        """
+        ini = self._there(config.inipath, config) if config.inipath is not None else None
+        return ini if self.revision is None or (ini is not None and ini.is_file()) else None
+
+    def folder(self, config: pytest.Config) -> Path:
+        """Return the folder to run in: the same of the project as on this side.
+
+        Python looks there first for the modules of programs that the process starts, and tests open
+        files there. The project's folder stands for one that another revision does not have.
+        """
+        here = Path(config.invocation_params.dir)
+        if self.revision is None:
+            return here
+        there = self._there(here, config)
+        return there if there != here and there.is_dir() else self.revision.root
+
+    def _there(self, path: Path, config: pytest.Config) -> Path:
+        """Return the path there of a file of this checkout."""
+        root = config.rootpath
+        if root not in (path, *path.parents):
             return path
-        return self.revision.root / path.relative_to(root)
+        return self.root(config) / path.relative_to(root)
 
     def changes(self, now: Mapping[str, str]) -> str:
         """Return in words which versions differ between there and here."""
@@ -99,10 +133,14 @@ class Environment:
         return ", ".join(found) or "the same versions"
 
 
-def find(given: str, root: Path) -> Environment:
-    """Look at the interpreter that ``--against`` names; UsageError where it is of no use."""
+#: This process's own.
+HERE = Place()
+
+
+def find(given: str, root: Path) -> Place:
+    """Look at the interpreter that ``--against`` names; UsageError if it is of no use."""
     folders = list(dict.fromkeys([str(root), str(suite_folder())]))
-    return _look(given, Environment(python_of(given), folders, {}), root)
+    return _look(given, Place(python_of(given), folders), root)
 
 
 def python_of(given: str) -> str:
@@ -112,11 +150,11 @@ def python_of(given: str) -> str:
 
 def find_revision(
     given: str, root: Path, setup: Optional[str] = None, python: Optional[str] = None
-) -> Environment:
+) -> Place:
     """Check out the revision that ``--against=git:REV`` names, and look at it.
 
     ``setup`` makes an environment there, ``python`` is its interpreter, a path in the project's
-    folder there or elsewhere; without both our interpreter runs it. UsageError where it is of no
+    folder there or elsewhere; without both our interpreter runs it. UsageError if it is of no
     use.
     """
     there = revision.check_out(given, root, setup)
@@ -132,14 +170,14 @@ def find_revision(
     folders = [str(there.root)]
     if there.here is not None:
         folders.append(str(suite_folder()))
-    unchecked = Environment(os.path.abspath(interpreter), folders, {}, there)
+    unchecked = Place(os.path.abspath(interpreter), folders, revision=there)
     return _look(given, unchecked, there.root)
 
 
 def suite_folder() -> Path:
     """Return a folder with this suite and nothing else that an interpreter could import.
 
-    What is installed beside the suite belongs to this interpreter alone. UsageError where no such
+    What is installed beside the suite belongs to this interpreter alone. UsageError if no such
     folder can be made.
     """
     if IMPORT_ROOT.name not in only_from.INSTALLED:
@@ -166,9 +204,9 @@ def _executable(option: str, given: str, instead: str = "") -> str:
     return os.path.abspath(python)
 
 
-def _look(given: str, unchecked: Environment, root: Path) -> Environment:
-    """Return an environment with what it says of itself; ``root`` is the project's folder there."""
-    python, folders, there = unchecked.python, unchecked.folders, unchecked.revision
+def _look(given: str, unchecked: Place, root: Path) -> Place:
+    """Return a place with its versions and options; ``root`` is the project's folder there."""
+    python, folders, there = unchecked.python, unchecked.folders or (), unchecked.revision
     try:
         answer = subprocess.run(
             [python, "-c", PROGRAM, *folders],
@@ -186,14 +224,12 @@ def _look(given: str, unchecked: Environment, root: Path) -> Environment:
     lines = text.splitlines() or ["it says nothing"]
     try:
         found: Dict[str, Any] = json.loads(lines[-1])
-        looked = Environment(
-            python,
-            folders,
-            dict(found["versions"]),
-            there,
-            tuple(found["options"]),
-            int(found["alternating"]),
-            bool(found["counts"]),
+        looked = replace(
+            unchecked,
+            versions=dict(found["versions"]),
+            options=tuple(found["options"]),
+            alternating=int(found["alternating"]),
+            counts=bool(found["counts"]),
         )
         modules: Dict[str, str] = found["modules"]
     except (ValueError, TypeError, KeyError):

@@ -12,7 +12,7 @@ import pytest
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.machine.loopback import LocalServer
-from ipubench.fixtures.servers.kept_server import KeptServer, largest_difference
+from ipubench.fixtures.servers.server_runtime import ServerRuntime, largest_difference
 
 
 class Device:
@@ -29,7 +29,7 @@ class Options:
     clients: int = 1
 
 
-class Kept(KeptServer[LocalServer]):
+class Kept(ServerRuntime[LocalServer]):
     """Serves nothing."""
 
     request_options = frozenset({"clients"})
@@ -49,8 +49,8 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_the_same_network_is_served_by_the_same_server(kept: Any) -> None:
-    assert kept.serves(Options(clients=2))
-    assert not kept.serves(Options(model="two"))
+    assert kept.can_reuse(Options(clients=2))
+    assert not kept.can_reuse(Options(model="two"))
 
 
 @pytest.mark.parametrize(
@@ -80,5 +80,5 @@ def test_answers_may_differ_as_much_as_their_type_rounds(precision: str, allowed
     assert difference(0.0) == 0.0
     assert difference(0.9 * allowed) == pytest.approx(0.9 * allowed)
     for share in (1.1 * allowed, float("nan")):
-        with pytest.raises(CaseError, match="are not those of net run without it: the logits"):
+        with pytest.raises(CaseError, match="differ from those of net without it: the logits"):
             difference(share)

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import sys
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ContextManager, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 
 from ipubench.fixtures.case.cases import case_key
 from ipubench.fixtures.instances.failures import InstanceError
-from ipubench.plugins.gate.adjacent import AdjacentRounds
-from ipubench.plugins.processes import alternating as processes
-from ipubench.plugins.processes.alternating import (
+from ipubench.plugins.elsewhere import alternating as processes
+from ipubench.plugins.elsewhere.alternating import (
     HERE,
     THERE,
-    AlternatingProcesses,
     TwoProcesses,
     UnfitError,
     steps_of,
+    taking_turns,
 )
-from ipubench.plugins.processes.fresh import FreshError
-from ipubench.plugins.processes.only_from import USAGE_ERROR
+from ipubench.plugins.elsewhere.only_from import USAGE_ERROR
+from ipubench.plugins.elsewhere.remote_case import FreshError, RemoteCase
+from ipubench.plugins.gate.adjacent import AdjacentRounds
 
 #: What each side of a test answers, and in which order they were asked.
 Asked = List[Tuple[str, str, Any]]
@@ -57,21 +59,13 @@ class Pair(TwoProcesses):
     """Two sides of a fake device, of which the one here takes twice as long."""
 
     def __init__(self, unfit: str = "") -> None:
-        super().__init__("fake", lambda text: None)
         self.asked: Asked = []
-        self.answers: Dict[str, Dict[str, Any]] = {
+        answers: Dict[str, Dict[str, Any]] = {
             HERE: {"prepare": {"batches": 3, "unfit": unfit}, "round": 0.2},
             THERE: {"prepare": {"batches": 7, "unfit": ""}, "round": 0.1},
         }
-
-    def _process(self, name: str) -> Any:
-        return Side(name, self.asked, self.answers[name])
-
-    def _most_seconds(self) -> float:
-        return 1.0
-
-    def _blaming(self, name: str) -> ContextManager[None]:
-        return contextlib.nullcontext()
+        sides: Any = {name: Side(name, self.asked, given) for name, given in answers.items()}
+        super().__init__("fake", lambda text: None, sides, 1.0)
 
     def orders(self) -> List[Tuple[str, str]]:
         """Return the orders so far, and forget them."""
@@ -122,55 +116,71 @@ def test_each_order_of_the_sides_comes_as_often_and_rounds_are_those_of_their_si
     assert [name == HERE for name, _ in pair.orders()[::2]] == rounds.here_first
 
 
-def alternating(codes: Dict[str, int]) -> Tuple[AlternatingProcesses, Asked]:
-    """Return the processes of a case that have measured, and what they are asked."""
-    config: Any = SimpleNamespace(option=SimpleNamespace(budget=5.0, wait_for_quiet=None), stash={})
-    elsewhere: Any = None
-    pair = AlternatingProcesses("fake", lambda text: None, config, "bench.py::a", elsewhere)
-    asked: Asked = []
-    for name, items in ((HERE, 8.0), (THERE, 4.0)):
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """What the sides of a case are asked that have measured, with what else they answer."""
+    found: Asked = []
+    answers: Dict[str, Any] = {"prepare": {"batches": 1, "unfit": ""}}
+
+    def directed(case: RemoteCase, name: str, _: Path) -> Side:
+        items = 8.0 if name == HERE else 4.0
         record = {"extra_info": {"ipubench": {"items_per_round": items}}}
-        pair._sides[name] = Side(name, asked, {"record": record}, codes.get(name, 0))  # type: ignore[assignment]
-    return pair, asked
+        given = {**answers, "record": record, **OTHERS.get(name, {})}
+        return Side(name, found, given, given.get("code", 0))
+
+    monkeypatch.setattr(RemoteCase, "directed", directed)
+    monkeypatch.setattr(RemoteCase, "most_seconds", 1.0)
+    monkeypatch.setattr(processes, "running_on", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(sys.modules[__name__], "OTHERS", {})
+    return found
 
 
-def test_both_record_what_ended_the_rounds_in_the_order_of_the_pair() -> None:
-    pair, asked = alternating({})
+#: What a side answers otherwise, and its exit code.
+OTHERS: Dict[str, Dict[str, Any]] = {}
+
+
+def benchmarks(here_first: bool, rounds: AdjacentRounds) -> List[Dict[str, Any]]:
+    """Return the benchmarks of a pair that has taken turns."""
+    run: Any = SimpleNamespace(cpus=frozenset())
+    case = RemoteCase(run, "bench.py::a")
+    with taking_turns(case, case, here_first, "fake", lambda text: None) as pair:
+        return pair.benchmarks(rounds, here_first)
+
+
+def test_both_record_what_ended_the_rounds_in_the_order_of_the_pair(asked: Asked) -> None:
     rounds = AdjacentRounds(stopped_by="precision")
-    here, there = pair.benchmarks(rounds, here_first=False)
-    assert asked[0] == (THERE, "record", "precision") and asked[2][:2] == (HERE, "record")
+    here, there = benchmarks(False, rounds)
+    recorded = [(name, argument) for name, order, argument in asked if order == "record"]
+    assert recorded == [(THERE, "precision"), (HERE, "precision")]
     assert (rounds.items_here, rounds.items_there) == (8.0, 4.0)
     assert here["extra_info"]["ipubench"]["items_per_round"] == 8.0 and there != here
+    assert {name for name, order, _ in asked if order == "stop"} == {HERE, THERE}
 
 
 @pytest.mark.parametrize("name", [HERE, THERE])
-def test_a_side_with_modules_of_another_checkout_is_refused(name: str) -> None:
-    pair, _ = alternating({name: USAGE_ERROR})
+def test_a_side_with_modules_of_another_checkout_is_refused(name: str, asked: Asked) -> None:
+    OTHERS[name] = {"code": USAGE_ERROR}
     with pytest.raises(FreshError, match="modules of another checkout were imported") as caught:
-        pair.benchmarks(AdjacentRounds(stopped_by="steps"), here_first=True)
+        benchmarks(True, AdjacentRounds(stopped_by="steps"))
     assert caught.value.elsewhere == (name == THERE)
 
 
 @pytest.mark.parametrize(
-    ("why", "message", "said"),
+    ("said", "lines", "why"),
     [
-        ("the process there (process 7): no layer\nmore", "", "no layer"),
-        (
-            "the process there ended before it had begun",
-            "it ended; its last lines:\n  refused: x is of another checkout !\n  end",
-            "refused: x is of another checkout",
-        ),
-        ("the process there was killed", "it was killed", "the process there was killed"),
+        ("no layer", ["refused: x"], "no layer"),
+        ("", ["refused: x is of another checkout !", "end"], "refused: x is of another checkout"),
+        ("", [], "it was killed"),
     ],
 )
-def test_why_a_side_failed_is_what_it_said_itself(why: str, message: str, said: str) -> None:
-    pair, asked = alternating({})
-    failed = Side(THERE, asked, {"record": InstanceError(message or why, why)})
-    pair._sides[THERE] = failed  # type: ignore[assignment]
+def test_why_a_side_failed_is_what_it_said_itself(
+    said: str, lines: List[str], why: str, asked: Asked
+) -> None:
+    OTHERS[THERE] = {"record": InstanceError("all of it", "it was killed", THERE, said, lines)}
     with pytest.raises(FreshError) as caught:
-        pair.benchmarks(AdjacentRounds(stopped_by="steps"), here_first=True)
-    assert (caught.value.why, caught.value.elsewhere) == (said, True)
-    assert str(caught.value) == f"bench.py::a could not be measured in turns: {message or why}"
+        benchmarks(True, AdjacentRounds(stopped_by="steps"))
+    assert (caught.value.why, caught.value.elsewhere) == (why, True)
+    assert str(caught.value) == "bench.py::a could not be measured in turns: all of it"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,69 @@
+"""The stored results that a run is compared with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import AbstractSet, Any, Dict, Iterable, List, Optional
+
+from ipubench.fixtures.machine.files import kind_of
+from ipubench.plugins.baseline.entries import by_case, find, gone, key_of, software_since
+from ipubench.plugins.record.record import of_test, record_of
+from ipubench.plugins.selection.selected import Selection
+
+
+@dataclass
+class Comparison:
+    """The baseline of this run."""
+
+    path: Path
+    entries: List[Dict[str, Any]]
+    #: The cases that it has, each with its test.
+    tests: Dict[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._by_case = by_case(self.entries)
+        self.tests = {entry["fullname"]: of_test(entry) for entry in self.entries}
+
+    @property
+    def stored(self) -> AbstractSet[str]:
+        """The cases that it has."""
+        return self.tests.keys()
+
+    def find(self, benchmark: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+        """Return the entry that a measured case is compared with; None where it is new."""
+        return find(self._by_case, *key_of(benchmark))
+
+    def newest(self, nodeid: str) -> Optional[Dict[str, Any]]:
+        """Return the newest entry of a case, whatever its machine and configuration."""
+        entries = self._by_case.get(nodeid, ())
+        return max(entries, key=lambda entry: str(record_of(entry)["time"]), default=None)
+
+    def software(self, benchmarks: Iterable[Dict[str, Any]]) -> str:
+        """Return in words which versions and commits are others than the entries'; '' for none."""
+        return software_since(self._by_case, benchmarks)
+
+    def missing(self, selection: Selection, root: Path) -> List[str]:
+        """Return stored cases that no longer exist, given all that were collected before ``-k``.
+
+        A file or a class that was not collected says nothing of its cases.
+        """
+        known = selection.nodeids | selection.tests
+        files = {nodeid.split("::")[0] for nodeid in known}
+        unknown = tuple(f"{nodeid}::" for nodeid in selection.unknown)
+
+        def was_collected(nodeid: str) -> bool:
+            name = nodeid.split("::")[0]
+            try:
+                here = name in files or not kind_of(root / name)
+            except OSError:
+                return False
+            return here and not nodeid.startswith(unknown)
+
+        return sorted(
+            {
+                entry["fullname"]
+                for entry in gone(self.entries, known)
+                if was_collected(entry["fullname"])
+            }
+        )

@@ -1,1 +1,0 @@
-"""Other processes that measure: fresh ones, those of another Python, workers."""

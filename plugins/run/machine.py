@@ -1,0 +1,52 @@
+"""Where cases may be measured, and what changed there since others were."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, List
+
+import pytest
+
+from ipubench.fixtures import devices
+from ipubench.fixtures.command_line import options_of
+from ipubench.fixtures.devices.base import DeviceError
+from ipubench.plugins.record import host_process
+from ipubench.plugins.run.conditions import apply_conditions
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine: its device, the conditions that hold there, the versions."""
+
+    fingerprint: str
+    description: str
+    leases: List[str]  # what nobody else may hold while it measures
+    conditions: Dict[str, Any]
+    versions: Dict[str, str]
+
+    @classmethod
+    def here(cls, config: pytest.Config, kind: str) -> Machine:
+        """Look at this machine; UsageError without the device.
+
+        The device is looked at, not leased: another run may have it for now.
+        """
+        option = options_of(config)
+        device = devices.make(kind, option.device_id, option.affinity == "cores")
+        try:
+            info = device.attach()
+        except DeviceError as error:
+            raise pytest.UsageError(str(error)) from None
+        conditions = apply_conditions(info.kind, option.affinity, option.allocator)
+        device.release()
+        leases = list(device.leases())
+        return cls(info.fingerprint, info.name, leases, conditions, host_process.versions())
+
+    def changed(self, record: Dict[str, Any]) -> str:
+        """Return what was another where a case was measured, on such a device, or ''."""
+        for what, before, now in (
+            ("", record["conditions"], self.conditions),
+            ("version of ", record.get("versions", {}), self.versions),
+        ):
+            for name, old, new in sorted(host_process.changes(before, now)):
+                return f"{what}{name} changed ({old} -> {new})"
+        return ""

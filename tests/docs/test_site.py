@@ -1,0 +1,29 @@
+"""The site as a reader opens it: from the disk, without a server."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.browser import chromium
+from tests.support.harness import ROOT
+
+
+@pytest.mark.slow
+def test_the_site_is_searched_from_the_disk_and_fits_a_phone(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs")
+    site = tmp_path / "site"
+    build = [sys.executable, "-m", "mkdocs", "build", "--quiet", f"--site-dir={site}"]
+    subprocess.run(build, cwd=ROOT, check=True, timeout=120)
+    with chromium() as browser:
+        page = browser.new_page(viewport={"width": 400, "height": 900}, color_scheme="dark")
+        page.goto((site / "explanation" / "speed.html").as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") == 400
+        assert page.evaluate("document.documentElement.dataset.bsTheme") == "dark"
+        page.keyboard.press("s")
+        page.fill("#mkdocs-search-query", "merge-base")
+        page.click("#mkdocs-search-results a:text-is('Compare two revisions or environments')")
+        page.wait_for_url("**/how-to/against.html")

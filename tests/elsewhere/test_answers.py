@@ -1,0 +1,88 @@
+"""What a run makes of a fresh process: its result, or in one line why there is none."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional
+
+import pytest
+
+from ipubench.fixtures.machine.process import LAST_LINES
+from ipubench.plugins.elsewhere import only_from
+from ipubench.plugins.elsewhere.place import HERE, Place
+from ipubench.plugins.elsewhere.remote_case import FreshError, Outcome, RemoteCase
+
+CASE = "a.py::a"
+THERE = Place("python", [])
+NOISE = [f"noise {number}" for number in range(20)]
+TOO_LONG = "it took too long and was ended"
+
+
+def measured(
+    code: Optional[int],
+    printed: List[str],
+    journal: List[Dict[str, Any]],
+    place: Place,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Dict[str, Dict[str, Any]]:
+    """Return what a run makes of a process that has ended so."""
+    monkeypatch.setattr(RemoteCase, "run", lambda *_: Outcome(code, printed, journal))
+    monkeypatch.setattr(RemoteCase, "most_seconds", 60.0)
+    run: Any = None
+    return RemoteCase(run, CASE, place).measured()
+
+
+@pytest.mark.parametrize(
+    ("code", "printed", "place", "how", "why"),
+    [
+        (1, [*NOISE, "the last"], HERE, "exit code 1", "the last"),
+        (None, [*NOISE, "at work"], HERE, TOO_LONG, TOO_LONG),
+        (-9, [], HERE, "exit code -9", "exit code -9"),
+        (4, ["ERROR: not found: a.py::a"], THERE, "exit code 4", "there is no such case"),
+        (
+            1,
+            ["!!! refused: another checkout !!!", "ERROR: later"],
+            THERE,
+            "exit code 1",
+            "refused: another checkout",
+        ),
+    ],
+)
+def test_why_a_process_measured_nothing_is_one_line(
+    code: Optional[int],
+    printed: List[str],
+    place: Place,
+    how: str,
+    why: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(FreshError) as told:
+        measured(code, printed, [], place, monkeypatch)
+    said, *shown = str(told.value).splitlines()
+    assert said == f"{CASE} could not be measured again in a fresh process ({how}); its last lines:"
+    assert shown == printed[-LAST_LINES:]
+    assert (told.value.why, told.value.elsewhere) == (why, place is THERE)
+
+
+def test_what_a_process_with_modules_of_another_checkout_measured_counts_for_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lines: List[Dict[str, Any]] = [
+        {"type": "case", "benchmark": {"fullname": CASE}},
+        {"type": "outcome", "case": CASE, "outcome": "passed"},
+    ]
+    with pytest.raises(FreshError, match="could not be measured again"):
+        measured(only_from.USAGE_ERROR, [], lines, THERE, monkeypatch)
+
+
+def test_a_process_whose_test_fails_after_its_measurement_has_measured_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lines: List[Dict[str, Any]] = [
+        {"type": "case", "benchmark": {"fullname": CASE}},
+        {"type": "outcome", "case": CASE, "outcome": "failed", "why": "a wrong result"},
+    ]
+    with pytest.raises(FreshError, match=r"a\.py::a .*\(exit code 1\); its") as told:
+        measured(1, ["1 failed"], lines, HERE, monkeypatch)
+    assert told.value.why == "a wrong result"
+    lines[1]["outcome"] = "passed"
+    assert measured(0, [], lines, HERE, monkeypatch) == {CASE: lines[0]["benchmark"]}

@@ -1,0 +1,165 @@
+"""The fresh process of a case: its command, its time limit, its end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Dict, Optional
+
+import pytest
+
+from ipubench.plugins.benchmarks_yml.command import base_environment
+from ipubench.plugins.command_line.words import MEASURING_OPTIONS
+from ipubench.plugins.elsewhere import remote_case
+from ipubench.plugins.elsewhere.place import HERE, Place
+from ipubench.plugins.elsewhere.remote_case import CACHE, RemoteCase, child_environment
+from ipubench.plugins.elsewhere.revision import Revision
+from ipubench.plugins.run.results import Recording, SessionResults
+from ipubench.plugins.selection.selected import Selection
+from tests.run.test_interruption import is_running
+from tests.support.command_line import given_options
+from tests.support.harness import QUIETLY, Project
+
+WITH_CHILDREN = """
+import subprocess, sys, time
+sleeper = [sys.executable, "-c", "import time; time.sleep(300)"]
+print(*(subprocess.Popen(sleeper, start_new_session=own).pid for own in (False, True)), flush=True)
+"""
+
+
+def test_a_data_set_is_that_of_this_folder_for_processes_in_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("DATASETS_DIR", "TFDS_DATA_DIR"):
+        # The folder above a link is that of what it leads to.
+        monkeypatch.setenv(name, "link/../images")
+        for environment in (child_environment(), base_environment(None)):
+            assert environment[name] == f"{tmp_path}/link/../images"
+        monkeypatch.delenv(name)
+        assert name not in child_environment()
+
+
+@pytest.mark.parametrize(("end", "seconds", "code"), [("", 60, 0), ("time.sleep(300)", 2, None)])
+def test_what_a_process_has_started_ends_with_it(
+    end: str, seconds: float, code: Optional[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it ends by itself or hangs: its children, and a server in a session of its own."""
+    program = [sys.executable, "-c", WITH_CHILDREN + end]
+    monkeypatch.setattr(RemoteCase, "command", lambda *_: program)
+    (tmp_path / "images").mkdir()
+    outcome = RemoteCase(run_in(tmp_path), "a.py::a").run(tmp_path, seconds)
+    assert outcome.code == code
+    assert not any(map(is_running, map(int, outcome.lines[0].split())))
+
+
+def test_both_sides_run_in_the_same_folder_of_the_project(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder in (here / "benchmarks", here / "only_here", there / "benchmarks"):
+        folder.mkdir(parents=True)
+    revision = Place("python", [], revision=Revision("commit", there))
+    for start, expected in (
+        (here, there),
+        (here / "benchmarks", there / "benchmarks"),
+        (here / "only_here", there),
+        (tmp_path, there),  # with --rootdir
+    ):
+        params = SimpleNamespace(dir=start)
+        config: Any = SimpleNamespace(invocation_params=params, rootpath=here)
+        assert HERE.folder(config) == start
+        assert revision.folder(config) == expected
+
+
+@pytest.mark.entry_point
+def test_a_plugin_of_the_run_is_one_of_its_fresh_processes(project: Project) -> None:
+    """All of them start as a user's do: no suite server is in between."""
+    (project.folder / "extra.py").write_text(
+        "def pytest_configure():\n    open('extra.log', 'a').write('loaded\\n')\n"
+    )
+    words = ["--device=fake", "-p", "extra", "-k", "beta-synthetic", "--baseline-save=main"]
+    answer = subprocess.run(
+        [sys.executable, "-m", "pytest", *QUIETLY, *words, "--processes=2", "bench_fake.py"],
+        cwd=project.folder,
+        env=project.environment,
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stdout
+    assert (project.folder / "extra.log").read_text() == 2 * "loaded\n"
+
+
+def run_in(folder: Path, first: Optional[Dict[str, Any]] = None, **options: Any) -> Recording:
+    """Stand for a run that began in ``images`` of a project."""
+    given = {
+        **dict.fromkeys(MEASURING_OPTIONS),
+        **{"budget": 5.0, "dataset_dir": "data", "case_options": ["size=64", "xla=on"]},
+        **{"wait_for_quiet": None, "zero_values": False, "importmode": "prepend", "plugins": []},
+        **options,
+    }
+    config: Any = SimpleNamespace(
+        rootpath=folder,
+        inipath=folder / "pytest.ini",
+        invocation_params=SimpleNamespace(dir=folder / "images", args=["--benchmark-disable-gc"]),
+        option=given_options(**given),
+        getini=lambda _: [],
+        pluginmanager=SimpleNamespace(hasplugin=lambda name: name == given.get("has")),
+    )
+    results = SessionResults({} if first is None else {"a.py::a": first})
+    return Recording(config, Selection({}, "cpu"), results=results)
+
+
+def test_the_command_of_a_fresh_process_measures_as_its_run_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_case, "own_arguments", lambda *_: ["--own=1"])
+    here, there = tmp_path / "here", tmp_path / "there"
+    words: Dict[str, Any] = {"zero_values": True, "importmode": "importlib", "has": CACHE}
+    run = run_in(here, plugins=["no:terminal", "extra", "no:unraisableexception"], **words)
+    measuring = ["--set=size=64", "--set=xla=on", "--budget=5.0"]
+    first = ["-q", "-p", "no:unraisableexception", "-p", "extra"]
+    last = ["--zero-values", "--benchmark-disable-gc", "--own=1", "-o", "cache_dir=cache"]
+    last.append("--import-mode=importlib")
+    assert RemoteCase(run, "a.py::a").command(Path("out"), Path("cache")) == [
+        *(sys.executable, "-m", "pytest", *first, "-c", f"{here}/pytest.ini"),
+        *("-o", "addopts=", f"--rootdir={here}", "--sweep", "--results-dir=out"),
+        *(*measuring, "--dataset-dir=data", *last, f"{here}/a.py::a"),
+    ]
+    options = ("case_options", "dataset_dir")  # an older revision has no --budget
+    older = Place("python", [], revision=Revision("commit", there), options=options)
+    found = RemoteCase(run, "a.py::a", older).command(Path("out"), Path("cache"))
+    assert found[found.index("-q") :] == [
+        *(*first, "-o", "addopts=", f"--rootdir={there}", "--sweep", "--results-dir=out"),
+        *(*measuring[:2], f"--dataset-dir={here}/images/data", *last, f"{there}/a.py::a"),
+    ]
+
+
+def test_a_fresh_process_may_take_long_but_not_for_ever() -> None:
+    spent = {"build": 1.0, "compile": 2.0, "rounds": 64.0}
+    benchmark = {"extra_info": {"ipubench": {"spent": spent}}}
+    folder = Path("/")
+    assert RemoteCase(run_in(folder), "a.py::a").most_seconds == 600 + 10 * 5
+    assert RemoteCase(run_in(folder, wait_for_quiet=120.0), "a.py::a").most_seconds == 770
+    assert RemoteCase(run_in(folder, benchmark), "a.py::a").most_seconds == 600 + 10 * (5 + 67)
+
+
+def test_a_fresh_process_has_the_cpus_with_which_its_run_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = os.sched_getaffinity(0)
+    program = [sys.executable, "-c", "import os; print(os.sched_getaffinity(0))"]
+    monkeypatch.setattr(RemoteCase, "command", lambda *_: program)
+    (tmp_path / "images").mkdir()
+    run = run_in(tmp_path)
+    run.cpus = frozenset([min(before)])
+    outcome = RemoteCase(run, "a.py::a").run(tmp_path)
+    assert (outcome.code, outcome.lines) == (0, [str({min(before)})])
+    assert os.sched_getaffinity(0) == before
+
+
+def test_a_path_is_that_of_the_folder_in_which_it_was_given() -> None:
+    words = ["--dataset-dir=a", "--gate-policy=/b", "--dataset-dir", "--set=a=b", "-q"]
+    found = remote_case.for_another_folder(words, Path("/here"))
+    assert found == ["--dataset-dir=/here/a", *words[1:]]

@@ -1,0 +1,19 @@
+"""Command lines of the doubles of pytest's configuration."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from _pytest.config.argparsing import Parser
+
+from ipubench.fixtures.command_line import NAMES, PREFIX
+from ipubench.plugins.command_line.options import add_options
+
+
+def given_options(**given: Any) -> SimpleNamespace:
+    """Return the ``config.option`` of a run that gives these, and of which others have defaults."""
+    parser = Parser(_ispytest=True)
+    add_options(parser)
+    prefixed = {PREFIX + name if name in NAMES else name: value for name, value in given.items()}
+    return SimpleNamespace(**{**vars(parser.parse([])), "collectonly": False, **prefixed})

@@ -1,0 +1,38 @@
+"""A reader of the documentation, who runs its commands as they stand in a copy of the project."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shlex
+from pathlib import Path
+from typing import List
+
+import pytest
+
+from tests.support.harness import ROOT, Outcome, run_pytest
+from tests.support.repository import copy_of_the_project
+
+DOCS = ROOT / "docs"
+
+
+def commands(page: str, indent: int = 4) -> List[str]:
+    """Return the commands of a page, or of a part of it, that run pytest."""
+    return re.findall(rf"^ {{{indent}}}pytest (.*)$", page, re.MULTILINE)
+
+
+class Reader:
+    """Runs pytest in processes that have imported a framework."""
+
+    def __init__(self, folder: Path, framework: str) -> None:
+        if importlib.util.find_spec(framework) is None:
+            pytest.skip(f"needs {framework}: make setup installs it")
+        self.folder = copy_of_the_project(folder / "project")
+        self._framework = framework
+
+    def pytest(self, command: str, *smaller: str) -> Outcome:
+        """Run a command of the page, with words that make it take seconds."""
+        environment = {**os.environ, "IPUBENCH_LEASE_DIR": str(self.folder.parent)}
+        words = ("--device=cpu", *shlex.split(command), *smaller)
+        return run_pytest(self.folder, environment, *words, framework=self._framework)
