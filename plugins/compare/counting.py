@@ -18,7 +18,7 @@ from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.devices.lease import idle_key
 from ipubench.plugins.command_line.words import is_worker, measures, only_tests
 from ipubench.plugins.compare.policy import count_threshold_of
-from ipubench.plugins.count import counter, judge
+from ipubench.plugins.count import judge, ways
 from ipubench.plugins.count.judge import SUSPECT, Judgement
 from ipubench.plugins.count.process import CountingProcess, Line
 from ipubench.plugins.count.state import Counting, alone, counts
@@ -66,9 +66,9 @@ def prepare(run: Run) -> None:
             "--gate=instructions takes no times, which --baseline-save stores: save the baseline "
             "in a run of its own, with --count=instructions"
         )
-    way = counter.choose(_way_before(run))
+    way = ways.choose(_way_before(run))
     if not way:
-        raise pytest.UsageError(counter.NOTHING_COUNTS)
+        raise pytest.UsageError(ways.NOTHING_COUNTS)
     there = [] if run.against is None else [CountingProcess(run, way, run.against.environment)]
     if not all(side.place.counts for side in there):
         raise pytest.UsageError(

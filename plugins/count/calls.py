@@ -25,7 +25,7 @@ MOST_CALLS = 10_000
 #: where they would have more instructions than these.
 WARM_UP_CALLS = 20
 WARM_UP_INSTRUCTIONS = 100_000_000
-#: A case whose counts would take longer is not counted.
+#: A case whose counts would take more CPU time is not counted.
 MOST_SECONDS = 60.0
 #: Calls in all: the first, a dropped one, N and 2 N.
 LEAST_RUNS = 5
@@ -53,7 +53,7 @@ class Counted:
 def count_calls(
     counter: Counter,
     run: Callable[[int], Any],
-    clock: Callable[[], float] = time.monotonic,
+    clock: Callable[[], float] = time.process_time,
     most_seconds: float = MOST_SECONDS,
 ) -> Counted:
     """Count the calls that ``run(N)`` makes. Raises Uncountable."""

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-import platform
-import shutil
 from abc import ABC, abstractmethod
 from typing import Any, Callable, Dict
 
 PERF, CALLGRIND = "perf", "callgrind"
-WAYS = (PERF, CALLGRIND)
-#: Machines whose client requests plugins/count/callgrind.py can make.
-MACHINES = ("x86_64", "aarch64")
-NOTHING_COUNTS = (
-    "--count=instructions: this machine shows no performance unit, and there is no valgrind that "
-    "could count instead: install it (apt-get install valgrind), or leave out --count and compare "
-    "times"
-)
 #: Instructions by function.
 Functions = Dict[str, float]
 
@@ -53,22 +43,3 @@ class Counter(ABC):
     def note(self) -> Dict[str, Any]:
         """Return what a reader has to know of the counts so far, beside how they are made."""
         return {}
-
-
-def choose(preferred: str = "") -> str:
-    """Return the best way to count here, the ``preferred`` one if it works; '' if none does."""
-    from ipubench.plugins.count.perf import is_available
-
-    works = {
-        PERF: is_available(),
-        CALLGRIND: platform.machine() in MACHINES and shutil.which("valgrind") is not None,
-    }
-    return next((way for way in (preferred, *WAYS) if works.get(way)), "")
-
-
-def make(way: str, folder: str) -> Counter:
-    """Return the counter of this process, which was started for it."""
-    from ipubench.plugins.count.callgrind import Callgrind
-    from ipubench.plugins.count.perf import PerformanceUnit
-
-    return PerformanceUnit() if way == PERF else Callgrind(folder)

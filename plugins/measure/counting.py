@@ -26,8 +26,9 @@ from ipubench.plugins.count.calls import (
     count_calls,
     uses_a_gpu,
 )
-from ipubench.plugins.count.counter import Counter, make
+from ipubench.plugins.count.counter import Counter
 from ipubench.plugins.count.process import FOLDER_VARIABLE
+from ipubench.plugins.count.ways import make
 from ipubench.plugins.measure.base import BatchFacts, CaseRun, StepMeter
 from ipubench.plugins.measure.by_pytest_benchmark import UNIT
 from ipubench.plugins.measure.rounds import timed_call
