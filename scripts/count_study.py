@@ -10,16 +10,15 @@ The table is in docs/explanation/instructions.md. It needs valgrind and NumPy.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
-import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Any, Callable, Dict, List
 
 from ipubench.plugins.count import judge
 from ipubench.plugins.count.callgrind import Callgrind
@@ -62,9 +61,8 @@ def numpy_case(parts: int) -> Callable[[], Any]:
 
 def expression_case(parts: int) -> Callable[[], Any]:
     """Return a search for all words with a number in a text of so many lines."""
-    text = "".join(
-        f"name{line:03}=value {line:03}; other words {line:03}\n" for line in range(parts)
-    )
+    lines = [f"name{line:03}=value {line:03}; other words {line:03}\n" for line in range(parts)]
+    text = "".join(lines)
     expression = re.compile(r"(\w+)=value (\d+);")
 
     def work() -> List[Any]:
@@ -105,21 +103,12 @@ def count(parts: int) -> Dict[str, float]:
     return found
 
 
-@contextlib.contextmanager
-def beside(busy: int) -> Iterator[None]:
-    """Keep so many CPUs busy meanwhile."""
-    with busy_programs(busy):
-        yield
-
-
-def study(runs: int, busy: int) -> List[str]:
+def study(runs: int, busy: int, at_once: int) -> List[str]:
     """Return the lines of the table."""
-    started = time.monotonic()
-    with beside(busy):
-        before = [count(PARTS) for _ in range(2)]
-        equal = [count(PARTS) for _ in range(runs)]
-        more = [count(PARTS + 1) for _ in range(runs)]
-    seconds = (time.monotonic() - started) / (2 + 2 * runs)
+    parts = [*(2 + runs) * [PARTS], *runs * [PARTS + 1]]
+    with busy_programs(busy), ThreadPoolExecutor(at_once) as pool:
+        counts_of = list(pool.map(count, parts))
+    before, equal, more = counts_of[:2], counts_of[2 : 2 + runs], counts_of[2 + runs :]
     lines = [
         "| case | instructions a call | equal runs differ by | equal code: regressions | 1% more "
         "work: change | regressions |",
@@ -146,7 +135,7 @@ def study(runs: int, busy: int) -> List[str]:
             f"{regressed['equal']} | {percent(min(changes, default=0.0), 2, sign=True)} to "
             f"{percent(max(changes, default=0.0), 2, sign=True)} | {regressed['more']} |"
         )
-    return [*lines, f"{seconds:.0f} s for each process, beside {busy} busy ones"]
+    return lines
 
 
 def main() -> None:
@@ -154,13 +143,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--busy", type=int, default=2)
+    parser.add_argument("--at-once", type=int, default=1)
     parser.add_argument("--parts", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("folder", nargs="?", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.parts:
         print(json.dumps(count_here(options.parts, options.folder)))
         return
-    print("\n".join(study(options.runs, options.busy)))
+    print("\n".join(study(options.runs, options.busy, options.at_once)))
 
 
 if __name__ == "__main__":

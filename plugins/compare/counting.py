@@ -20,7 +20,7 @@ from ipubench.plugins.command_line.words import is_worker, measures, only_tests
 from ipubench.plugins.compare.policy import count_threshold_of
 from ipubench.plugins.count import judge, ways
 from ipubench.plugins.count.judge import SUSPECT, Judgement
-from ipubench.plugins.count.process import CountingProcess, Line
+from ipubench.plugins.count.process import NO_SUCH_CASE, CountingProcess, Line
 from ipubench.plugins.count.state import Counting, alone, counts
 from ipubench.plugins.record.counts import Counts
 from ipubench.plugins.record.record import INSTRUCTIONS, differences, record_of
@@ -75,8 +75,15 @@ def prepare(run: Run) -> None:
             f"{flag}: the suite of --against={option.against} cannot count; leave out {flag}"
         )
     counting = Counting(CountingProcess(run, way), there, alone(config))
-    counting.why_not = lambda nodeid: _judgement(run, counting, nodeid, None).reason
+    counting.why_not = lambda nodeid: _why_timed(run, counting, nodeid)
     run.counting = counting
+
+
+def _why_timed(run: Run, counting: Counting, nodeid: str) -> str:
+    """Return why a case cannot be judged by its instructions; '' also for a new one."""
+    before, _ = _before(run, counting, nodeid, None)
+    is_new = before is not None and before.reason == NO_SUCH_CASE
+    return "" if is_new else _judgement(run, counting, nodeid, None).reason
 
 
 def _way_before(run: Run) -> str:
@@ -234,6 +241,8 @@ def with_counts(
     before, record = _before(run, counting, nodeid, benchmark)
     if not counting.there and record is None:
         return timed or (Verdict(NEW) if run.baseline is not None else None)
+    if before is not None and before.reason == NO_SUCH_CASE:
+        return timed or Verdict(NEW)
     found = _judgement(run, counting, nodeid, threshold, benchmark)
     if not found.kind:
         if timed is None:

@@ -20,6 +20,9 @@ DEFAULT_THRESHOLD = 0.005
 #: Of all instructions of a call: less growth of one function is not worth a line.
 LEAST_GROWTH = 0.0005
 MOST_GROWN = 5
+#: What a process did before decides where objects lie, and so which of its ways Python's allocator
+#: takes: by as much counts of equal code differ that were made after other cases.
+OTHER_BEFORE = 0.015
 #: A case that has become worse in one process alone.
 SUSPECT = "suspect"
 #: What has to be the same for counts to be comparable.
@@ -77,6 +80,8 @@ def judge(before: Counts, now: Counts, threshold: Optional[float]) -> Judgement:
     if threshold is None:
         return Judgement(UNJUDGED, before.value, now.value)
     allowed = max(threshold, before.spread)
+    if before.how.get("after") != now.how.get("after"):
+        allowed = max(allowed, OTHER_BEFORE)
     changes = [value / before.value - 1 for value in now.values]
     if min(changes) > allowed:
         kind = REGRESSED if len(changes) > 1 else SUSPECT

@@ -28,6 +28,9 @@ START_SECONDS, BESIDE_SECONDS = 300.0, 30.0
 #: Variables of thread pools beside those that a CPU's cases have.
 OTHER_THREADS = ("NUMEXPR_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 
+#: Of a test that the other side does not have.
+NO_SUCH_CASE = "there is no such case"
+
 #: What a process counted of a case, as a journal's line has it.
 Line = Mapping[str, object]
 
@@ -59,6 +62,11 @@ class CountingProcess:
         while waiting:
             outcome = self._run(waiting)
             results = outcome.results
+            unknown = self._unknown(waiting, outcome)
+            if unknown:
+                found.update({name: {"uncountable": NO_SUCH_CASE} for name in unknown})
+                waiting = [name for name in waiting if name not in unknown]
+                continue
             found.update({name: lines[-1] for name, lines in results.counts.items()})
             ended = {*results.outcomes, *found}
             stopped = [name for name in waiting if name not in ended]
@@ -75,6 +83,17 @@ class CountingProcess:
                 break
             waiting = left
         return found
+
+    def _unknown(self, nodeids: Sequence[str], outcome: Outcome) -> List[str]:
+        """Return the tests that the process did not find, for which pytest runs none."""
+        missing = [line.strip() for line in outcome.lines if "not found: " in line]
+        files, root = self.ours.selection.named_files, self.place.root(self.ours.config)
+        return [
+            name
+            for name in nodeids
+            for word in arguments_of(self.ours.config, name, files, root)[-1:]
+            if any(line.endswith(f"not found: {word}") for line in missing)
+        ]
 
     def _run(self, nodeids: Sequence[str]) -> Outcome:
         """Run one process for these tests."""

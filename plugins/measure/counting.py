@@ -6,10 +6,11 @@ the meter in a run that judges counts alone.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from abc import abstractmethod
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Tuple
 
 import pytest
 
@@ -38,6 +39,10 @@ from ipubench.plugins.record.statistics import latency
 
 #: The counter of a process that counts, which cases share.
 counter_key = pytest.StashKey[Counter]()
+
+
+#: The cases that it has counted.
+counted_key = pytest.StashKey[Tuple[str, ...]]()
 
 
 class CallMeter(StepMeter):
@@ -131,7 +136,11 @@ class CountMeter(CallMeter):
             }
         except Uncountable as error:
             found = {"uncountable": str(error)}
+        stash = self.config.stash
+        before = stash.get(counted_key, ())
+        stash[counted_key] = (*before, self.case_run.fullname)
         found["how"] = {
+            "after": hashlib.sha256("\n".join(before).encode()).hexdigest()[:12],
             **self._counter.describe(),
             "addresses": os.environ.get(launch.VARIABLE, launch.RANDOM),
             "hash_seed": os.environ.get("PYTHONHASHSEED"),
