@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import Any, Dict, Optional
+from typing import Any, Generator, List, Optional
 
 import pytest
 
@@ -17,7 +17,8 @@ from ipubench.fixtures import devices
 from ipubench.fixtures.case.cases import MEASURING, REACHING
 from ipubench.fixtures.case.masking import parameter_name
 from ipubench.fixtures.command_line import PREFIX
-from ipubench.plugins.command_line import options, spelling
+from ipubench.plugins.command_line import registration
+from ipubench.plugins.command_line.options import sections
 from ipubench.plugins.command_line.words import MEASURING_OPTIONS, PART, given_arguments
 
 SESSION = "plugins.session"
@@ -46,23 +47,39 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
     For each name in ``pytest_plugins`` pytest would read the entry points of all that is installed.
     """
-    groups = options.add_options(parser)
-    spelling.name_unknown_options(parser, pluginmanager)
+    config: Any = pluginmanager.get_plugin("pytestconfig")
+    registration.add_options(parser, config)
     for module in FIXTURES:
         _register(pluginmanager, module)
-    declared = [option for group in groups for option in group.options]
-    defaults = {option.dest: option.attrs().get("default") for option in declared}
-    pluginmanager.register(Waiting(defaults), "ipubench-waiting")
+    pluginmanager.register(Waiting(parser), "ipubench-waiting")
+
+
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def pytest_load_initial_conftests(
+    early_config: pytest.Config, parser: pytest.Parser, args: List[str]
+) -> Generator[None, None, None]:
+    """Add the short spellings of options once these files have declared theirs."""
+    registration.find_paths(early_config, parser, args)
+    yield
+    registration.add_short(parser, early_config)
 
 
 class Waiting:
     """Registers plugins/session.py as soon as the command line or a test asks for it."""
 
-    def __init__(self, defaults: Dict[str, Any]) -> None:
+    def __init__(self, parser: pytest.Parser) -> None:
+        self._parser = parser
+        options = [option for section in sections() for option in section.options]
+        defaults = {option.dest: option.settings.get("default") for option in options}
         measuring = [PREFIX + name for name in MEASURING_OPTIONS]
         self._defaults = {k: v for k, v in defaults.items() if k not in measuring}
 
     # Before pytest's terminal, its JUnit XML and pytest-xdist are configured.
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_cmdline_main(self, config: pytest.Config) -> Optional[int]:
+        """With ``--help-ipubench`` show our options."""
+        return registration.show_help(config)
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config: pytest.Config) -> None:
         """Begin at once in the suite itself, and where the command line asks for anything of ours.
@@ -70,6 +87,8 @@ class Waiting:
         What settings say about measuring waits for something to measure.
         """
         manager = config.pluginmanager
+        registration.withdraw_short(self._parser)
+        words = getattr(config, "args", ())  # pytest 7 with --help has none
         for marker in MARKERS:
             config.addinivalue_line("markers", marker)
         # After pytest-benchmark's, in whose place it stands.
@@ -79,11 +98,15 @@ class Waiting:
             or devices.borrows()
             or PART in getattr(config, "workerinput", {})
             or config.getoption("dist", "no") != "no"
-            or any(word.split("::")[0].endswith((".yml", ".yaml")) for word in config.args)
+            or any(word.split("::")[0].endswith((".yml", ".yaml")) for word in words)
             or given_arguments(config)
             or any(self._is_given(config, dest) for dest in self._defaults)
         ):
             _begin(config)
+
+    def pytest_report_header(self, config: pytest.Config) -> Optional[str]:
+        """Name the spellings that others have."""
+        return registration.header(config)
 
     def _is_given(self, config: pytest.Config, dest: str) -> bool:
         """Return whether an option has another value than its default.

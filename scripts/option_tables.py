@@ -1,4 +1,4 @@
-"""Write the option tables of docs/reference from the declarations that --describe and --help show.
+"""Write the option tables of docs/reference from the declarations.
 
 ``python -m scripts.option_tables`` writes them; tests/docs/test_option_tables.py fails where one is
 out of date.
@@ -6,7 +6,6 @@ out of date.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import importlib
 import inspect
@@ -18,7 +17,7 @@ from typing import Any, Dict, Iterator, List, Tuple, Type
 from ipubench import bench_inference, bench_kernels, bench_training
 from ipubench.fixtures.case.options import CaseConfig, option_types
 from ipubench.fixtures.case.values import type_name
-from ipubench.plugins.command_line import options
+from ipubench.plugins.command_line.options import Option, sections
 from ipubench.plugins.listing.describe import meaning
 from scripts.markdown_table import markdown_table
 from scripts.steps import families
@@ -35,34 +34,6 @@ GENERATED = (
 )
 
 
-@dataclasses.dataclass
-class OptionGroup:
-    """As much of pytest's parser and its groups as our plugins call; it keeps what they declare."""
-
-    title: str = ""
-    rows: List[List[str]] = dataclasses.field(default_factory=list)
-    groups: Dict[str, OptionGroup] = dataclasses.field(default_factory=dict)
-
-    def getgroup(self, name: str, description: str = "", **_: Any) -> OptionGroup:
-        """Return the group of this name."""
-        return self.groups.setdefault(name, OptionGroup(description))
-
-    def addoption(self, *flags: str, **settings: Any) -> None:
-        """Keep one option as a row: flag, values, default, meaning."""
-        if settings["help"] is argparse.SUPPRESS:
-            return
-        values = ", ".join(settings.get("choices") or [settings.get("metavar", "")])
-        default = settings.get("default")
-        self.rows.append(
-            [
-                " ".join(f"`{flag}`" for flag in flags),
-                f"`{values}`" if values else "",
-                "" if default in (None, [], False) else f"`{default}`",
-                settings["help"].replace("%%", "%"),
-            ]
-        )
-
-
 def pages() -> Dict[str, str]:
     """Return file name -> text of every generated page."""
     texts = {"command-line.md": _command_line()}
@@ -71,20 +42,34 @@ def pages() -> Dict[str, str]:
 
 
 def _command_line() -> str:
-    parser: Any = OptionGroup()
-    options.add_options(parser)
     lines = [
         "# Command-line options",
         "",
         *GENERATED,
-        "`pytest --help` prints these among pytest's own options. `--set` reaches the options of",
-        "cases, which the following pages list. Write paths with an equals sign: `--report=DIR`.",
+        "`pytest --help-ipubench` prints these. `--set` reaches the options of cases, which the",
+        "following pages list. Write paths with an equals sign: `--report=DIR`.",
+        "",
+        "Each option can also be spelled `--ipubench-NAME`, such as `--ipubench-device=cpu`. In",
+        "[another repository](../how-to/own-repository.md) a conftest.py, or another plugin, may",
+        "have an option of the same name. Then only the long spelling is ours, and a line of",
+        "pytest's header names it.",
     ]
-    for group in parser.groups.values():
-        title = group.title.split(": ", 1)[-1]
-        lines += ["", f"## {title[0].upper()}{title[1:]}", ""]
-        lines.append(markdown_table(("option", "values", "default", "meaning"), group.rows))
+    for section in sections():
+        rows = [_row(option) for option in section.options if not option.is_hidden]
+        lines += ["", f"## {section.title[0].upper()}{section.title[1:]}", ""]
+        lines.append(markdown_table(("option", "values", "default", "meaning"), rows))
     return "\n".join(lines) + "\n"
+
+
+def _row(option: Option) -> List[str]:
+    settings, default = option.settings, option.settings.get("default")
+    values = ", ".join(settings.get("choices") or [settings.get("metavar", "")])
+    return [
+        f"`--{option.name}`",
+        f"`{values}`" if values else "",
+        "" if default in (None, [], False) else f"`{default}`",
+        settings["help"].replace("%%", "%"),
+    ]
 
 
 def _options(title: str, package: ModuleType) -> str:

@@ -18,6 +18,7 @@ from ipubench.fixtures.machine import onednn
 from ipubench.fixtures.machine.packages import version_of
 from ipubench.fixtures.machine.processor import CPUINFO, flags_of
 from tests.support.harness import Project, SuiteServer
+from tests.support.own_project import OwnProject
 from tests.support.packing import pack_once
 from tests.support.repository import Repository
 from tests.support.tries import tries
@@ -67,6 +68,18 @@ def stored(project: Project, baselines: Path) -> Project:
     """A project with the folder of baselines that the file's own fixture has made."""
     shutil.copytree(baselines, project.folder / "baselines")
     return project
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the machine can do at most is found once for all tests of a file."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def own(tmp_path: Path, cache: Path) -> OwnProject:
+    """A project of somebody else's."""
+    return OwnProject(tmp_path, cache)
 
 
 @pytest.fixture

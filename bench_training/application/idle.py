@@ -53,7 +53,7 @@ def _groups(config: ApplicationOptions) -> Iterator[Tuple[Tuple[str, ...], str]]
     if not config.validation:
         yield OF_VALIDATION, "it needs validation=true"
     elif unseen:
-        # Not the pipeline: instances need it, or validation=false, with any data.
+        # Not the pipeline: instances need it, or validation=false.
         yield (
             OF_VALIDATION[:2],
             "with synthetic data the IPUs return nothing that could be validated",

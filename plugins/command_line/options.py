@@ -1,11 +1,11 @@
-"""The command-line options of the suite, one function for each group of them."""
+"""The command-line options, one function for each group of them."""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any, List
-
-import pytest
+import dataclasses
+import functools
+from typing import Any, Dict, List
 
 from ipubench.fixtures.case.options import DATA_MODES, PRECISIONS
 from ipubench.fixtures.command_line import PREFIX
@@ -14,42 +14,59 @@ from ipubench.plugins.command_line import spelling
 from ipubench.plugins.record.text import duration, gate_limits, percentage, whole_number
 
 
-def add_options(parser: pytest.Parser) -> List[pytest.OptionGroup]:
-    """Declare the options and return their groups; no dest is shared with pytest-benchmark."""
-    what = _Group(parser.getgroup("ipubench", "ipubench: what to run"))
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """One option; registration.py gives it to pytest."""
+
+    name: str
+    dest: str
+    settings: Dict[str, Any]
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether it is for processes that we start, and for nobody's hand."""
+        return self.settings["help"] is argparse.SUPPRESS
+
+    def hidden(self) -> Dict[str, Any]:
+        """Return the settings by which an option is not shown."""
+        return {**self.settings, "help": argparse.SUPPRESS}
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """The options of one subject."""
+
+    title: str
+    options: List[Option] = dataclasses.field(default_factory=list)
+
+    def addoption(self, flag: str, dest: str = "", **settings: Any) -> None:
+        """Declare an option; ``dest``: its name among Options, if the flag is another."""
+        name = flag[2:]
+        self.options.append(Option(name, PREFIX + (dest or name.replace("-", "_")), settings))
+
+
+@functools.lru_cache(maxsize=None)
+def sections() -> List[Section]:
+    """Return all options."""
+    what = Section("what to run")
     _add_device_and_data(what)
     _add_case_options(what)
     _add_hosts(what)
     _add_listings(what)
-    how = _Group(parser.getgroup("ipubench-measuring", "ipubench: how to measure"))
+    how = Section("how to measure")
     _add_measuring(how)
     _add_counting(how)
-    inside = _Group(parser.getgroup("ipubench-looking-inside", "ipubench: what a case does inside"))
+    inside = Section("what a case does inside")
     _add_looking_inside(inside)
-    results = _Group(parser.getgroup("ipubench-results", "ipubench: results, baselines and gate"))
+    results = Section("results, baselines and gate")
     _add_results(results)
     _add_comparisons(results)
     _add_against(results)
     _add_reports(results)
-    return [one.group for one in (what, how, inside, results)]
+    return [what, how, inside, results]
 
 
-class _Group:
-    """A group of pytest's, whose options have names of their own in ``config.option``.
-
-    Two plugins may have an option of one name, and pytest would mix up their values.
-    """
-
-    def __init__(self, group: pytest.OptionGroup) -> None:
-        self.group = group
-
-    def addoption(self, flag: str, dest: str = "", **attributes: Any) -> None:
-        """Declare an option; ``dest``: its name among Options, where the flag is another."""
-        name = dest or flag[2:].replace("-", "_")
-        self.group.addoption(flag, dest=PREFIX + name, **attributes)
-
-
-def _add_device_and_data(group: _Group) -> None:
+def _add_device_and_data(group: Section) -> None:
     """Where the cases run, on what data and at which precision."""
     group.addoption(
         "--device",
@@ -90,7 +107,7 @@ def _add_device_and_data(group: _Group) -> None:
     )
 
 
-def _add_case_options(group: _Group) -> None:
+def _add_case_options(group: Section) -> None:
     """What the cases do, and which others run as well."""
     group.addoption(
         "--set",
@@ -125,7 +142,7 @@ def _add_case_options(group: _Group) -> None:
     )
 
 
-def _add_hosts(group: _Group) -> None:
+def _add_hosts(group: Section) -> None:
     """On which hosts; ``--tx`` is pytest-xdist's."""
     group.addoption(
         "--hosts",
@@ -145,7 +162,7 @@ def _add_hosts(group: _Group) -> None:
     )
 
 
-def _add_listings(group: _Group) -> None:
+def _add_listings(group: Section) -> None:
     """Runs that list cases, and the run that another one starts."""
     group.addoption(
         "--describe",
@@ -166,7 +183,7 @@ def _add_listings(group: _Group) -> None:
     )
 
 
-def _add_measuring(group: _Group) -> None:
+def _add_measuring(group: Section) -> None:
     """How long and in which process settings a case is measured."""
     group.addoption(
         "--budget",
@@ -210,7 +227,7 @@ def _add_measuring(group: _Group) -> None:
     )
 
 
-def _add_counting(group: _Group) -> None:
+def _add_counting(group: Section) -> None:
     """What is counted beside the times, and the process that counts."""
     group.addoption(
         "--count",
@@ -221,7 +238,7 @@ def _add_counting(group: _Group) -> None:
     group.addoption("--counting", metavar="WAY", help=argparse.SUPPRESS)
 
 
-def _add_looking_inside(group: _Group) -> None:
+def _add_looking_inside(group: Section) -> None:
     """What a case leaves for people who look inside it."""
     group.addoption(
         "--profile",
@@ -248,7 +265,7 @@ def _add_looking_inside(group: _Group) -> None:
     )
 
 
-def _add_results(group: _Group) -> None:
+def _add_results(group: Section) -> None:
     """Where results are kept."""
     group.addoption(
         "--results-dir",
@@ -273,7 +290,7 @@ def _add_results(group: _Group) -> None:
     )
 
 
-def _add_comparisons(group: _Group) -> None:
+def _add_comparisons(group: Section) -> None:
     """What a case is compared with, and how much slower it may be."""
     group.addoption(
         "--baseline",
@@ -320,7 +337,7 @@ def _add_comparisons(group: _Group) -> None:
     )
 
 
-def _add_against(group: _Group) -> None:
+def _add_against(group: Section) -> None:
     """What else a case is measured with in turns, in the same run."""
     group.addoption(
         "--against",
@@ -341,7 +358,7 @@ def _add_against(group: _Group) -> None:
     )
 
 
-def _add_reports(group: _Group) -> None:
+def _add_reports(group: Section) -> None:
     """What is kept and written beside the records."""
     group.addoption(
         "--history",

@@ -13,6 +13,7 @@ from ipubench.fixtures.machine.files import check_folder_writable, user_path
 from ipubench.plugins.command_line.words import (
     LOOKING_INSIDE,
     PATH_OPTIONS,
+    all_spellings,
     is_worker,
     only_lists,
     typed_words,
@@ -105,9 +106,9 @@ def _check_spelling(config: pytest.Config) -> None:
     here = config.invocation_params.dir
     if config.inipath is not None and config.inipath.parent in (here, *here.parents):
         return
-    words = typed_words(config)
+    words, options = typed_words(config), all_spellings(config, PATH_OPTIONS)
     for option, value in zip(words, words[1:]):
-        if option in PATH_OPTIONS and os.path.exists(value):
+        if option in options and os.path.exists(value):
             raise pytest.UsageError(
                 f"pytest takes the word after {option} for a test path; write {option}={value}"
             )

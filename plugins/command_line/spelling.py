@@ -14,8 +14,9 @@ import pytest
 
 from ipubench.fixtures.case.masking import mask_words
 from ipubench.fixtures.case.options import nearest
+from ipubench.fixtures.command_line import PREFIX
 from ipubench.plugins.command_line.set_option import advice_about
-from ipubench.plugins.command_line.words import typed_words
+from ipubench.plugins.command_line.words import LONG
 
 DEVICES = {"gpu": "cuda", "nvidia": "cuda", "host": "cpu"}
 DATA = {"random": "generated", "host": "generated", "imagenet": "real"}
@@ -49,27 +50,23 @@ def shell_words(text: str) -> str:
     return text
 
 
-def name_unknown_options(parser: pytest.Parser, manager: pytest.PytestPluginManager) -> None:
+def name_unknown_options(
+    parser: pytest.Parser, known: Mapping[str, str], words: Sequence[str]
+) -> None:
     """Have pytest's error about an unknown option show what to write instead.
 
-    It shows the parser's ``extra_info``, after which it ends.
+    It shows the parser's ``extra_info``, after which it ends. ``known``: all options that it has,
+    and their names in ``config.option``.
     """
-    config = manager.get_plugin("pytestconfig")
-    groups = [*getattr(parser, "_groups", ()), getattr(parser, "_anonymous", None)]
-    known = [
-        name for group in groups for one in getattr(group, "options", ()) for name in one.names()
-    ]
-    if not isinstance(config, pytest.Config) or not known:
-        return
-    words = typed_words(config)
     for place, word in enumerate(words):
         name, equals, value = word.partition("=")
         if not name.startswith("--") or name == "--":
             continue
         if not equals:
             value = " ".join(itertools.takewhile(_may_be_value, words[place + 1 :]))
-        if name not in known or (name in LEAVE_FILES and not value):
-            parser.extra_info.update(_instead(name, value, known))
+        ours = known.get(name, PREFIX).startswith(PREFIX)
+        if name not in known or (name in LEAVE_FILES and ours and not value):
+            parser.extra_info.update(_instead(name, value, list(known)))
 
 
 def _may_be_value(word: str) -> bool:
@@ -85,7 +82,7 @@ def _instead(name: str, value: str, known: Sequence[str]) -> Dict[str, str]:
     (assignment,) = mask_words([f"--set={key}={value or 'true'}"])
     found = {f"{name}, as an option of a case": f"{shlex.quote(assignment)} (see --describe)"}
     # Pytest takes no beginning of an option for it.
-    names = [other[2:] for other in known if other.startswith("--") and other != "--instance"]
+    names = [other[2:] for other in known if other.startswith("--") and not other.startswith(LONG)]
     begun = sorted((other for other in names if other.startswith(name[2:])), key=len)
     near = begun or difflib.get_close_matches(name[2:], names, n=1, cutoff=0.75)
     if near:

@@ -61,6 +61,9 @@ BENCHMARK_OPTIONS = (
 )
 BENCHMARK_FLAGS = ("--benchmark-warmup", "--benchmark-disable-gc")
 
+#: How our options begin in their long spelling, which nobody else has.
+LONG = "--ipubench-"
+
 #: Our part of xdist's workerinput and workeroutput, and of a report's user_properties.
 PART = "ipubench"
 
@@ -68,6 +71,17 @@ PART = "ipubench"
 def typed_words(config: pytest.Config) -> List[str]:
     """Return the words of the command line."""
     return list(map(str, config.invocation_params.args))
+
+
+def spellings(config: pytest.Config, flag: str) -> List[str]:
+    """Return how an option of ours can be written in this run; the last is what people write."""
+    long = LONG + flag[2:]
+    return [long] if flag in options_of(config).given_up else [long, flag]
+
+
+def all_spellings(config: pytest.Config, flags: Sequence[str]) -> List[str]:
+    """Return how several options of ours can be written."""
+    return [written for flag in flags for written in spellings(config, flag)]
 
 
 def options_among(
@@ -123,17 +137,19 @@ def only_tests(config: pytest.Config) -> bool:
 
 
 def measuring_arguments(
-    config: pytest.Config, known: Sequence[str] = MEASURING_OPTIONS
+    config: pytest.Config, known: Sequence[str] = MEASURING_OPTIONS, prefix: str = LONG
 ) -> List[str]:
     """Return the command-line words that make another process measure as this one does.
 
-    ``known``: the options that it knows, where it runs another revision.
+    ``known``: the options that it knows, where it runs another revision; ``prefix``: how they begin
+    there.
     """
     words: List[str] = []
     for dest in MEASURING_OPTIONS:
         value = getattr(options_of(config), dest) if dest in known else None
         values = value if isinstance(value, list) else [value]
-        words += [f"{_flag(dest)}={_as_word(dest, item)}" for item in values if item is not None]
+        name = prefix + _flag(dest)[2:]
+        words += [f"{name}={_as_word(dest, item)}" for item in values if item is not None]
     return words
 
 
@@ -142,7 +158,8 @@ def looking_inside_arguments(config: pytest.Config, own: str) -> List[str]:
 
     ``own`` is as for :func:`folder_above`.
     """
-    given = {"--profile": options_of(config).profile, "--save-graph": options_of(config).save_graph}
+    option = options_of(config)
+    given = {f"{LONG}profile": option.profile, f"{LONG}save-graph": option.save_graph}
     return [f"{flag}={folder_above(config, root, own)}" for flag, root in given.items() if root]
 
 
@@ -156,7 +173,8 @@ def folder_above(config: pytest.Config, root: str, own: str) -> Path:
 
 def unknown_arguments(config: pytest.Config, known: Sequence[str]) -> List[str]:
     """Return the measuring options that were given and are none of those ``known``."""
-    flags = {_flag(dest) for dest in MEASURING_OPTIONS if dest not in known}
+    unknown = [_flag(dest) for dest in MEASURING_OPTIONS if dest not in known]
+    flags = all_spellings(config, unknown)
     return [word for word in given_arguments(config) if word.split("=", 1)[0] in flags]
 
 
@@ -179,8 +197,9 @@ def arguments_of(
 
 def given_arguments(config: pytest.Config) -> List[str]:
     """Return those words of the command line that decide what a case does, as given."""
-    options = [*map(_flag, MEASURING_OPTIONS), *LOOKING_INSIDE]
-    return list(map("=".join, options_among(typed_words(config), options, ["--zero-values"])))
+    options = all_spellings(config, [*map(_flag, MEASURING_OPTIONS), *LOOKING_INSIDE])
+    flags = spellings(config, "--zero-values")
+    return list(map("=".join, options_among(typed_words(config), options, flags)))
 
 
 def given_words(config: pytest.Config) -> List[str]:

@@ -8,10 +8,10 @@ test runs: each test then has its verdict.
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 import pytest
+from msgspec.structs import replace
 
 from ipubench.fixtures.case.errors import CaseError, counted
 from ipubench.fixtures.command_line import options_of
@@ -20,10 +20,12 @@ from ipubench.plugins.command_line.words import is_worker, measures, only_tests
 from ipubench.plugins.compare.policy import count_threshold_of
 from ipubench.plugins.count import judge, ways
 from ipubench.plugins.count.judge import SUSPECT, Judgement
-from ipubench.plugins.count.process import NO_SUCH_CASE, CountingProcess, Line
+from ipubench.plugins.count.process import NO_SUCH_CASE, CountingProcess
 from ipubench.plugins.count.state import Counting, alone, counts
 from ipubench.plugins.record.counts import Counts
-from ipubench.plugins.record.record import INSTRUCTIONS, differences, record_of
+from ipubench.plugins.record.differences import differences
+from ipubench.plugins.record.record import INSTRUCTIONS
+from ipubench.plugins.record.structs import Benchmark, CountedCase, GrownFunction, Record
 from ipubench.plugins.record.verdict import (
     IMPROVED,
     INCOMPARABLE,
@@ -32,8 +34,10 @@ from ipubench.plugins.record.verdict import (
     PASS,
     REGRESSED,
     UNJUDGED,
+    JudgedMetric,
     Verdict,
 )
+from ipubench.plugins.run.lines import CountLine
 from ipubench.plugins.selection.selected import case_of
 from ipubench.plugins.state import Run
 
@@ -89,7 +93,7 @@ def _why_timed(run: Run, counting: Counting, nodeid: str) -> str:
 def _way_before(run: Run) -> str:
     """Return how the baseline's instructions were counted, to count them in the same way."""
     entries = [] if run.baseline is None else run.baseline.entries
-    found = (Counts.of_record(record_of(entry).get(INSTRUCTIONS)) for entry in entries)
+    found = (Counts.of_record(entry.record.instructions) for entry in entries)
     return next((str(one.how.get("by", "")) for one in found if one is not None), "")
 
 
@@ -101,7 +105,7 @@ def count_cases(run: Run, items: Sequence[pytest.Item]) -> None:
         return
     commands = [name for name in cases if cases[name].get_closest_marker("spec") is not None]
     for name in commands:
-        counting.counted[name] = [{"uncountable": "a command does its work"}]
+        counting.counted[name] = [CountedCase(uncountable="a command does its work")]
     names = [name for name in cases if name not in commands]
     option = options_of(run.config)
     wanted = option.processes or (2 if option.baseline_save is not None else 1)
@@ -140,16 +144,16 @@ class Side(threading.Thread):
     def __init__(self, process: CountingProcess, names: Sequence[str]) -> None:
         super().__init__(daemon=True)
         self._process, self._names = process, names
-        self._found: Dict[str, Line] = {}
+        self._found: Dict[str, CountedCase] = {}
 
     def run(self) -> None:
         """Count."""
         try:
             self._found = self._process.count(self._names)
         except CaseError as error:
-            self._found = {name: {"uncountable": str(error)} for name in self._names}
+            self._found = {name: CountedCase(uncountable=str(error)) for name in self._names}
 
-    def result(self) -> Dict[str, Line]:
+    def result(self) -> Dict[str, CountedCase]:
         """Return what was counted, at its end."""
         self.join()
         return self._found
@@ -161,8 +165,8 @@ def _is_suspect(run: Run, counting: Counting, item: pytest.Item) -> bool:
 
 
 def _before(
-    run: Run, counting: Counting, nodeid: str, benchmark: Optional[Dict[str, Any]]
-) -> Tuple[Optional[Counts], Optional[Dict[str, Any]]]:
+    run: Run, counting: Counting, nodeid: str, benchmark: Optional[Benchmark]
+) -> Tuple[Optional[Counts], Optional[Record]]:
     """Return the counts that a case is compared with and, of a baseline, their record.
 
     Without its ``benchmark``, before it ran, they are those of the newest entry of its name.
@@ -172,8 +176,9 @@ def _before(
     if run.baseline is None:
         return None, None
     entry = run.baseline.newest(nodeid) if benchmark is None else run.baseline.find(benchmark)
-    record = {} if entry is None else record_of(entry)
-    return Counts.of_record(record.get(INSTRUCTIONS)), record or None
+    if entry is None:
+        return None, None
+    return Counts.of_record(entry.record.instructions), entry.record
 
 
 def _judgement(
@@ -181,7 +186,7 @@ def _judgement(
     counting: Counting,
     nodeid: str,
     threshold: Optional[float],
-    benchmark: Optional[Dict[str, Any]] = None,
+    benchmark: Optional[Benchmark] = None,
 ) -> Judgement:
     """Return what the counts of a case say; its reason if they say nothing."""
     now = counting.of(nodeid)
@@ -189,21 +194,20 @@ def _judgement(
     if before is None:
         return Judgement("", reason=now.uncountable or (NO_COUNTS if record is not None else ""))
     if benchmark is not None and record is not None:
-        changed = differences(_on_one_machine(record_of(benchmark), record), record)
+        changed = differences(_on_one_machine(benchmark.record, record), record)
         if changed:
             return Judgement("", reason="; ".join(changed))
     return judge.judge(before, now, threshold)
 
 
-def _on_one_machine(now: Dict[str, Any], before: Dict[str, Any]) -> Dict[str, Any]:
+def _on_one_machine(now: Record, before: Record) -> Record:
     """Return a record without what matters to times alone: the machine, its canary, its threads."""
-    conditions = {**now["conditions"]}
+    conditions = {**now.conditions}
     for name in ("affinity", "omp_num_threads"):
         conditions.pop(name, None)
-        if name in before["conditions"]:
-            conditions[name] = before["conditions"][name]
-    same = {name: before[name] for name in ("device", "canary")}
-    return {**now, **same, "conditions": conditions}
+        if name in before.conditions:
+            conditions[name] = before.conditions[name]
+    return replace(now, device=before.device, canary=before.canary, conditions=conditions)
 
 
 def keep_counts(run: Run, nodeid: str) -> None:
@@ -214,11 +218,11 @@ def keep_counts(run: Run, nodeid: str) -> None:
     if nodeid not in counting.counted:  # a test that turned out to measure
         with run.spent.during("count"):
             _count(counting, [nodeid])
-    for line in counting.counted[nodeid]:
-        run.add({"type": "count", "case": nodeid, "count": dict(line)})
+    for found in counting.counted[nodeid]:
+        run.add(CountLine(nodeid, found))
     why = counting.of(nodeid).uncountable
     if why:
-        name = record_of(run.results.benchmarks[nodeid])["name"]
+        name = run.results.benchmarks[nodeid].record.name
         run.closing.append(f"{name}: uncountable: {why}")
 
 
@@ -229,10 +233,10 @@ def is_counted_alone(run: Run, nodeid: str) -> bool:
 
 
 def with_counts(
-    run: Run, item: pytest.Item, benchmark: Dict[str, Any], timed: Optional[Verdict]
+    run: Run, item: pytest.Item, benchmark: Benchmark, timed: Optional[Verdict]
 ) -> Optional[Verdict]:
     """Return the verdict on a case by its times, if it has one, and by its instructions."""
-    nodeid, counting = benchmark["fullname"], run.counting
+    nodeid, counting = benchmark.fullname, run.counting
     threshold = count_threshold_of(run.policy, item)
     if counting is None:
         if timed is None or threshold is None:
@@ -249,7 +253,7 @@ def with_counts(
             return Verdict(INCOMPARABLE, metric=INSTRUCTIONS, reasons=(found.reason,))
         return replace(timed, reasons=(*timed.reasons, found.reason))
     kind = INCONCLUSIVE if found.kind == SUSPECT else found.kind
-    also: Tuple[Dict[str, Any], ...] = ({**found.as_dict(), "kind": kind},)
+    also = (found.metric(kind),)
     if timed is not None:
         return joined(timed, kind, also)
     sizes = len(counting.of(nodeid).values), len(before.values) if before is not None else 0
@@ -258,7 +262,7 @@ def with_counts(
     )
 
 
-def joined(timed: Verdict, kind: str, also: Tuple[Dict[str, Any], ...]) -> Verdict:
+def joined(timed: Verdict, kind: str, also: Tuple[JudgedMetric, ...]) -> Verdict:
     """Return a verdict on times with one on counts: the worse of both is the case's.
 
     Where times cannot be compared, or nothing judges them, the counts decide.
@@ -271,7 +275,7 @@ def joined(timed: Verdict, kind: str, also: Tuple[Dict[str, Any], ...]) -> Verdi
     return replace(timed, kind=worst, metric=decided, also=(*timed.also, *also))
 
 
-def functions_that_grew(run: Run, nodeid: str) -> List[Dict[str, Any]]:
+def functions_that_grew(run: Run, nodeid: str) -> List[GrownFunction]:
     """Return the functions of compiled code whose instructions grew, if that is known."""
     counting = run.counting
     if counting is None:

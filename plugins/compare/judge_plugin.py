@@ -18,7 +18,6 @@ from ipubench.plugins.compare.fresh_processes import FreshProcesses, processes_w
 from ipubench.plugins.compare.policy import inconclusive_fails
 from ipubench.plugins.gate.countable import LEAST_FRESH
 from ipubench.plugins.measure.base import Measured, state_of
-from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.verdict import (
     INCONCLUSIVE,
     REGRESSED,
@@ -27,6 +26,7 @@ from ipubench.plugins.record.verdict import (
     undecided_message,
 )
 from ipubench.plugins.run.bounds import run_once
+from ipubench.plugins.run.lines import VerdictLine
 from ipubench.plugins.state import Run
 
 
@@ -55,15 +55,15 @@ def _judge(run: Run, item: pytest.Item, measured: Measured) -> List[str]:
 
     Returns why it fails: if it has regressed, or with ``--gate-inconclusive=fail`` if it is open.
     """
-    nodeid = measured.benchmark["fullname"]
+    nodeid = measured.benchmark.fullname
     counting.keep_counts(run, nodeid)
     alone = counting.is_counted_alone(run, nodeid)
     timed = None if alone else _judge_times(run, item, measured)
     verdict = counting.with_counts(run, item, run.results.whole(nodeid), timed)
     if verdict is None:
         return []
-    run.add({"type": "verdict", "case": nodeid, "verdict": verdict.as_dict()})
-    name, given = record_of(measured.benchmark)["name"], options_of(run.config).gate_inconclusive
+    run.add(VerdictLine(nodeid, verdict))
+    name, given = measured.benchmark.record.name, options_of(run.config).gate_inconclusive
     if verdict.kind == REGRESSED:
         return [message(name, verdict, str(run.path))]
     if verdict.kind == INCONCLUSIVE and inconclusive_fails(run.policy, given):
@@ -73,7 +73,7 @@ def _judge(run: Run, item: pytest.Item, measured: Measured) -> List[str]:
 
 def _judge_times(run: Run, item: pytest.Item, measured: Measured) -> Optional[Verdict]:
     """Measure a case in as many processes as are wanted; return what its times say."""
-    config, nodeid = run.config, measured.benchmark["fullname"]
+    config, nodeid = run.config, measured.benchmark.fullname
     wanted = processes_wanted(config) - 1
     most = wanted or max(options_of(config).gate_cap, LEAST_FRESH)
     fresh = FreshProcesses(item, nodeid, measured.release, most)

@@ -20,7 +20,7 @@ from ipubench.plugins.count.judge import DEFAULT_THRESHOLD
 from ipubench.plugins.count.state import TIME_INSTEAD, counts
 from ipubench.plugins.gate.policy_file import FAILS, FILE_NAME, Policy, PolicyError
 from ipubench.plugins.record.record import INSTRUCTIONS, METRICS, THROUGHPUT
-from ipubench.plugins.record.text import NO_LIMITS, fraction
+from ipubench.plugins.record.text import GateLimits, fraction
 from ipubench.plugins.run.resume import digest
 from ipubench.plugins.selection.selected import case_of
 from ipubench.plugins.state import Run, run_of
@@ -99,9 +99,9 @@ def read_policy(run: Run) -> None:
         path = policy_path(option.gate_policy, config)
         if path is not None:
             run.depends["the policy"] = digest(path)
-            run.policy = Policy.load(path, option.gate or NO_LIMITS)
+            run.policy = Policy.load(path, GateLimits.of(option.gate))
         elif option.gate is not None:
-            run.policy = Policy(gate=option.gate)
+            run.policy = Policy(gate=GateLimits.of(option.gate))
         if run.policy is not None and counts(config):
             run.policy = replace(run.policy, instructions=DEFAULT_THRESHOLD)
     except PolicyError as error:

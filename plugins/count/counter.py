@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Optional
 
 PERF, CALLGRIND = "perf", "callgrind"
 #: Instructions by function.
@@ -40,6 +40,6 @@ class Counter(ABC):
     def describe(self) -> Dict[str, Any]:
         """Return how instructions are counted, for the record."""
 
-    def note(self) -> Dict[str, Any]:
-        """Return what a reader has to know of the counts so far, beside how they are made."""
-        return {}
+    def multiplexed(self) -> Optional[float]:
+        """Return the share of the time in which others had the counter; None if they cannot."""
+        return None

@@ -9,11 +9,12 @@ by more than LARGEST_SPREAD is uncountable: time, chance or addresses decide wha
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional
+from typing import List, Mapping, Optional
 
 from ipubench.plugins.record.counts import UNIT, Counts
 from ipubench.plugins.record.record import INSTRUCTIONS
-from ipubench.plugins.record.verdict import IMPROVED, PASS, REGRESSED, UNJUDGED
+from ipubench.plugins.record.structs import GrownFunction
+from ipubench.plugins.record.verdict import IMPROVED, PASS, REGRESSED, UNJUDGED, JudgedMetric
 
 #: What a case may grow by unless something else is given.
 DEFAULT_THRESHOLD = 0.005
@@ -44,19 +45,17 @@ class Judgement:
         """The relative change; + is more, so worse."""
         return self.now / self.before - 1
 
-    def as_dict(self) -> Dict[str, Any]:
-        """Return what a verdict holds of another metric than throughput."""
-        return {
-            "metric": INSTRUCTIONS,
-            "kind": self.kind,
-            "unit": UNIT,
-            "before": self.before,
-            "now": self.now,
-            "change": self.change,
-            "low": None,
-            "high": None,
-            "threshold": self.threshold,
-        }
+    def metric(self, kind: str) -> JudgedMetric:
+        """Return what a verdict of this kind holds."""
+        return JudgedMetric(
+            INSTRUCTIONS,
+            kind,
+            UNIT,
+            self.before,
+            self.now,
+            self.change,
+            threshold=self.threshold,
+        )
 
 
 def why_incomparable(before: Counts, now: Counts) -> str:
@@ -92,17 +91,12 @@ def judge(before: Counts, now: Counts, threshold: Optional[float]) -> Judgement:
     return Judgement(kind, before.value, now.value, threshold)
 
 
-def grown(before: Mapping[str, float], now: Mapping[str, float]) -> List[Dict[str, Any]]:
+def grown(before: Mapping[str, float], now: Mapping[str, float]) -> List[GrownFunction]:
     """Return the functions whose instructions grew, the one that grew most first."""
     total = sum(now.values()) or 1.0
-    found: List[Dict[str, Any]] = [
-        {"name": name, "before": before.get(name, 0.0), "now": value}
+    found = [
+        GrownFunction(name, before.get(name, 0.0), value)
         for name, value in now.items()
         if value - before.get(name, 0.0) >= LEAST_GROWTH * total
     ]
-    return sorted(found, key=_growth)[:MOST_GROWN]
-
-
-def _growth(one: Dict[str, Any]) -> float:
-    """Return a number that is the less, the more a function grew."""
-    return float(one["before"] - one["now"])
+    return sorted(found, key=lambda one: one.before - one.now)[:MOST_GROWN]

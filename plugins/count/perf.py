@@ -131,7 +131,7 @@ class PerformanceUnit(Counter):
         """Return which processor counts: another one may run other code of a library."""
         return {"by": PERF, "processor": read_topology().model, "machine": platform.machine()}
 
-    def note(self) -> Dict[str, Any]:
+    def multiplexed(self) -> Optional[float]:
         """Return the share of the time in which the unit did other work."""
         share = 1 - self._running / self._enabled if self._enabled else 0.0
-        return {"multiplexed": round(max(0.0, share), 6)}
+        return round(max(0.0, share), 6)

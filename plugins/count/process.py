@@ -9,16 +9,17 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, List, Mapping, Sequence
+from typing import Dict, List, Sequence
 
 from ipubench.fixtures.devices.cpu import THREAD_VARIABLES
 from ipubench.fixtures.machine import scratch
-from ipubench.plugins.command_line.words import arguments_of
+from ipubench.plugins.command_line.words import LONG, arguments_of
 from ipubench.plugins.count import callgrind, launch
 from ipubench.plugins.count.calls import MOST_SECONDS
 from ipubench.plugins.count.counter import CALLGRIND
 from ipubench.plugins.elsewhere.place import HERE, Place
 from ipubench.plugins.elsewhere.remote_case import Outcome, RemoteCase
+from ipubench.plugins.record.structs import CountedCase
 from ipubench.plugins.run.results import Recording, SessionResults
 
 #: Where the counter of a process puts its files.
@@ -31,9 +32,6 @@ OTHER_THREADS = ("NUMEXPR_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTERO
 #: Of a test that the other side does not have.
 NO_SUCH_CASE = "there is no such case"
 
-#: What a process counted of a case, as a journal's line has it.
-Line = Mapping[str, object]
-
 
 @dataclass(frozen=True)
 class CountedCases(RemoteCase):
@@ -44,7 +42,7 @@ class CountedCases(RemoteCase):
     def command(self, results: Path, cache: Path, director: str = "") -> List[str]:
         """Return the command of the process."""
         command = super().command(results, cache, director)
-        return [*start(self.way, results), *command, f"--counting={self.way}"]
+        return [*start(self.way, results), *command, f"{LONG}counting={self.way}"]
 
 
 @dataclass(frozen=True)
@@ -55,16 +53,16 @@ class CountingProcess:
     way: str
     place: Place = HERE
 
-    def count(self, nodeids: Sequence[str]) -> Dict[str, Line]:
+    def count(self, nodeids: Sequence[str]) -> Dict[str, CountedCase]:
         """Return by test what is found; each has a count or a reason."""
         waiting = list(nodeids)
-        found: Dict[str, Line] = {}
+        found: Dict[str, CountedCase] = {}
         while waiting:
             outcome = self._run(waiting)
             results = outcome.results
             unknown = self._unknown(waiting, outcome)
             if unknown:
-                found.update({name: {"uncountable": NO_SUCH_CASE} for name in unknown})
+                found.update({name: CountedCase(uncountable=NO_SUCH_CASE) for name in unknown})
                 waiting = [name for name in waiting if name not in unknown]
                 continue
             found.update({name: lines[-1] for name, lines in results.counts.items()})
@@ -76,10 +74,10 @@ class CountingProcess:
             for name in results.outcomes:
                 reasons.setdefault(name, _reason(results, name))
             for name, reason in reasons.items():
-                found.setdefault(name, {"uncountable": reason})
+                found.setdefault(name, CountedCase(uncountable=reason))
             left = [name for name in stopped if name not in reasons]
             if len(left) == len(waiting):
-                found.update({name: {"uncountable": _how(outcome)} for name in left})
+                found.update({name: CountedCase(uncountable=_how(outcome)) for name in left})
                 break
             waiting = left
         return found

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Sequence
+from typing import Optional, Sequence
 
 from ipubench.plugins.record.counts import Counts
 from ipubench.plugins.record.record import INSTRUCTIONS
+from ipubench.plugins.record.structs import GrownFunction, Instructions
 from ipubench.plugins.record.text import percent
+from ipubench.plugins.record.verdict import Verdict
 
 #: Letters of a thousand, a million and so on.
 PREFIXES = ("", "k", "M", "G", "T", "P")
@@ -21,24 +23,21 @@ def count_text(value: float) -> str:
     return f"{value:.4g}{PREFIXES[power]}"
 
 
-def instructions_text(plain: Any, verdict: Any) -> str:
-    """Return the instructions of a call, with their change if they were compared; else '-'.
-
-    ``plain``: that part of a record.
-    """
-    counts = Counts.of_record(plain)
+def instructions_text(found: Optional[Instructions], verdict: Optional[Verdict]) -> str:
+    """Return the instructions of a call, with their change if they were compared; else '-'."""
+    counts = Counts.of_record(found)
     if counts is None:
         return "-"
     if counts.uncountable:
         return UNCOUNTABLE
-    also = verdict.get("also") or () if verdict else ()
-    changes = [one["change"] for one in also if one.get("metric") == INSTRUCTIONS]
+    also = verdict.also if verdict is not None else ()
+    changes = [one.change for one in also if one.metric == INSTRUCTIONS and one.change is not None]
     change = f" {percent(changes[0], 2, sign=True)}" if changes else ""
     return count_text(counts.value) + change
 
 
-def grown_text(grown: Sequence[Dict[str, Any]]) -> str:
+def grown_text(grown: Sequence[GrownFunction]) -> str:
     """Return the functions whose instructions grew, the one that grew most first."""
     return ", ".join(
-        f"{one['name']} {count_text(one['before'])} -> {count_text(one['now'])}" for one in grown
+        f"{one.name} {count_text(one.before)} -> {count_text(one.now)}" for one in grown
     )

@@ -23,7 +23,7 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.cache import code_folder
 from ipubench.fixtures.instances.protocol import ALTERNATING
 from ipubench.fixtures.machine.files import IMPORT_ROOT, user_path
-from ipubench.plugins.command_line.words import MEASURING_OPTIONS
+from ipubench.plugins.command_line.words import LONG, MEASURING_OPTIONS
 from ipubench.plugins.elsewhere import only_from, revision
 from ipubench.plugins.elsewhere.revision import Revision
 from ipubench.plugins.record.host_process import GIT_VARIABLES, version_changes
@@ -44,6 +44,7 @@ files = {n: m.__file__ for n, m in sys.modules.items() if n.split(".")[0] == "ip
 print(json.dumps({
     "versions": versions(),
     "options": words.MEASURING_OPTIONS,
+    "prefix": getattr(words, "LONG", "--"),
     "alternating": getattr(protocol, "ALTERNATING", 0),
     "counts": find_spec("ipubench.plugins.count") is not None,
     "modules": {name: file for name, file in files.items() if file},
@@ -66,6 +67,8 @@ class Place:
     #: The measuring options that it knows, and the version of its protocol of alternating rounds.
     options: Tuple[str, ...] = MEASURING_OPTIONS
     alternating: int = ALTERNATING
+    #: How our options begin there.
+    prefix: str = LONG
     #: Whether it can count instructions.
     counts: bool = True
 
@@ -230,6 +233,7 @@ def _look(given: str, unchecked: Place, root: Path) -> Place:
             options=tuple(found["options"]),
             alternating=int(found["alternating"]),
             counts=bool(found["counts"]),
+            prefix=str(found["prefix"]),
         )
         modules: Dict[str, str] = found["modules"]
     except (ValueError, TypeError, KeyError):

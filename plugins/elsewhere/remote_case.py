@@ -15,7 +15,7 @@ import os
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence
+from typing import Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Union
 
 import pytest
 
@@ -37,8 +37,8 @@ from ipubench.plugins.command_line.words import (
 )
 from ipubench.plugins.elsewhere import only_from
 from ipubench.plugins.elsewhere.place import HERE, Place
-from ipubench.plugins.record.files import lines_in
-from ipubench.plugins.record.record import spent_of
+from ipubench.plugins.record.structs import Benchmark
+from ipubench.plugins.run.lines import Damaged, JournalLine, lines_in
 from ipubench.plugins.run.results import Recording, SessionResults
 
 #: Lines of a process's output that are looked at; of these the last ones are shown.
@@ -54,7 +54,7 @@ UNKNOWN = ("error: unrecognized arguments: ", "error: argument -")
 LEAST_SECONDS = 600.0
 TIMES_THE_FIRST = 10.0
 # Options with a path that means the same file in whatever folder another process runs.
-OF_THIS_FOLDER = ("--dataset-dir", "--gate-policy")
+OF_THIS_FOLDER = ("dataset-dir", "gate-policy")
 # Between asking a process to end and killing it.
 GRACE_SECONDS = 10.0
 
@@ -89,7 +89,7 @@ class RemoteCase:
     def most_seconds(self) -> float:
         """Return how long its process may take, given what the first one took."""
         option, first = options_of(self.ours.config), self.ours.results.benchmarks.get(self.nodeid)
-        spent = spent_of(first).values() if first is not None else ()
+        spent = first.record.spent.values() if first is not None else ()
         measuring = math.fsum([option.budget, *spent])
         return LEAST_SECONDS + float(option.wait_for_quiet or 0.0) + TIMES_THE_FIRST * measuring
 
@@ -107,8 +107,8 @@ class RemoteCase:
         obeys; without one it measures once and ends.
         """
         config, place = self.ours.config, self.place
-        root, ini = place.root(config), place.ini(config)
-        measuring = measuring_arguments(config, place.options)
+        root, ini, prefix = place.root(config), place.ini(config), place.prefix
+        measuring = measuring_arguments(config, place.options, prefix)
         if place.revision is not None:
             measuring = for_another_folder(measuring, config.invocation_params.dir)
         return [
@@ -120,10 +120,10 @@ class RemoteCase:
             "-o",
             "addopts=",
             f"--rootdir={root}",
-            "--sweep",
-            f"--results-dir={results}",
+            f"{prefix}sweep",
+            f"{prefix}results-dir={results}",
             *measuring,
-            *(["--zero-values"] if options_of(config).zero_values else []),
+            *([f"{prefix}zero-values"] if options_of(config).zero_values else []),
             *benchmark_arguments(config),
             *own_arguments(config, all_words(config)),
             # Without the plugin the setting would be an unknown one.
@@ -132,7 +132,7 @@ class RemoteCase:
             *arguments_of(config, self.nodeid, self.ours.selection.named_files, root),
             *self.words,
             # Nothing is captured then: all output belongs into the log.
-            *(["-s", f"--instance={director}"] if director else []),
+            *(["-s", f"{prefix}instance={director}"] if director else []),
         ]
 
     def run(self, results: Path, seconds: float = math.inf) -> Outcome:
@@ -169,7 +169,7 @@ class RemoteCase:
         program = partial(self.command, folder / "results", logs.with_suffix(".cache"))
         return Instances(single_process(name, self.folder, self.environment), program, logs)
 
-    def measured(self, name: str = "") -> Dict[str, Dict[str, Any]]:
+    def measured(self, name: str = "") -> Dict[str, Benchmark]:
         """Return by name all that its test measures in one fresh process, with ``name`` among them.
 
         This run must have closed its own step. Raises FreshError if the test did not pass.
@@ -185,7 +185,7 @@ class RemoteCase:
             raise FreshError(
                 f"{name} could not be measured again in a fresh process ({outcome.how}); its last "
                 "lines:\n" + "\n".join(outcome.lines[-LAST_LINES:]),
-                results.reasons.get(name) or outcome.why,
+                results.reasons.get(name) or results.damaged.get(name) or outcome.why,
                 elsewhere,
             )
         return results.benchmarks
@@ -199,7 +199,7 @@ class Outcome:
     code: Optional[int]
     #: The last lines of its output.
     lines: List[str]
-    journal: List[Dict[str, Any]]
+    journal: Sequence[Union[JournalLine, Damaged]]
 
     @property
     def results(self) -> SessionResults:
@@ -251,7 +251,7 @@ def for_another_folder(words: Sequence[str], here: Path) -> List[str]:
     found = []
     for word in words:
         option, equals, path = word.partition("=")
-        ours = equals and option in OF_THIS_FOLDER
+        ours = equals and option.startswith("--") and option.endswith(OF_THIS_FOLDER)
         found.append(f"{option}={here / user_path(path)}" if ours else word)
     return found
 

@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any, Dict, Generator, List, Optional, Sequence, Set, Union
 
 import pytest
+from msgspec.structs import replace
 
 from ipubench.fixtures import devices
 from ipubench.fixtures.case.cases import Case
@@ -24,9 +25,23 @@ from ipubench.plugins.fleet.local_workers import LocalWorkers
 from ipubench.plugins.fleet.schedule import Task
 from ipubench.plugins.fleet.xdist_adapter import CRASHED, XdistSession
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record.record import named, record_of, with_record
+from ipubench.plugins.record.record import named, with_record
 from ipubench.plugins.record.text import name_of_test
 from ipubench.plugins.run.journal import start_late
+from ipubench.plugins.run.lines import (
+    BeginLine,
+    CaseLine,
+    Damaged,
+    ExtraLine,
+    FreshLine,
+    JournalLine,
+    OutcomeLine,
+    PairLine,
+    ProfileLine,
+    SelectedLine,
+    VerdictLine,
+    lines_of,
+)
 from ipubench.plugins.selection.selected import Selection, case_of
 from ipubench.plugins.state import Run, run_of
 
@@ -124,6 +139,10 @@ def worker_total(tx: Sequence[str]) -> int:
     """Return how many workers pytest-xdist makes of ``--tx``, where ``3*popen`` are three."""
     numbers = (text.partition("*")[0] for text in tx)
     return sum(int(number) if number.isdigit() else 1 for number in numbers)
+
+
+#: Lines of a worker that name their case themselves.
+OF_A_CASE = (ExtraLine, OutcomeLine, PairLine, ProfileLine, VerdictLine)
 
 
 class Controller:
@@ -255,13 +274,13 @@ class Controller:
         if run.journal is not None:
             run.order = list(shown)
             run.nodeids = {task.key: task.nodeid for task in cases}
-            run.add({"type": "selected", "cases": run.order})
+            run.add(SelectedLine(run.order))
 
     def begun(self, key: str) -> None:
         """Note and show that a case has begun in a worker."""
         if key in self.known:
             start_late(self.run)
-            self.run.add({"type": "begin", "case": key})
+            self.run.add(BeginLine(key))
             self.run.progress.begin(key)
 
     def has_ended(self, key: str) -> bool:
@@ -294,38 +313,44 @@ class Controller:
         # The rest is the user's, and goes into JUnit XML.
         report.user_properties = [pair for pair in report.user_properties if pair[0] != PART]
         for part in ours:
-            for line in part["lines"]:
+            for line in lines_of(part["lines"]):
                 self._take(self._of_host(line, member))
             said = [f"{member}: {line}" if self.each_host else line for line in part["closing"]]
             run.closing += [line for line in said if line not in run.closing]
         if report.when == CRASHED:
             run.results.forget([report.nodeid])
-            outcome = {"type": "outcome", "case": report.nodeid, "outcome": "failed"}
-            run.add({**outcome, "why": str(report.longrepr)})
+            run.add(OutcomeLine(report.nodeid, "failed", str(report.longrepr)))
         progress.reported(report, run.results, f" on {member}" if self.hosts and member else "")
 
-    def _take(self, line: Dict[str, Any]) -> None:
+    def _take(self, line: Union[JournalLine, Damaged]) -> None:
         """Put a line of a worker into the journal."""
         run = self.run
+        if isinstance(line, Damaged):
+            run.closing.append(f"{line.case}: a worker's line cannot be read: {line.why}")
+            return
         run.add(line)
-        if line["type"] in ("case", "extra"):
-            nodeid = line["case"] if "case" in line else line["benchmark"]["fullname"]
-            pytest_benchmark_adapter.adopt(self.config, run.results.benchmarks[nodeid])
+        if isinstance(line, (CaseLine, ExtraLine)) and not isinstance(line, FreshLine):
+            pytest_benchmark_adapter.adopt(self.config, run.results.benchmarks[line.case])
 
-    def _of_host(self, line: Dict[str, Any], member: str) -> Dict[str, Any]:
+    def _of_host(
+        self, line: Union[JournalLine, Damaged], member: str
+    ) -> Union[JournalLine, Damaged]:
         """Return a line of a worker as the run has it: it says on which host it was measured."""
         if self.hosts is None:
             return line
-        if self.each_host and "case" in line:
-            line["case"] = named(line["case"], member)
-        if "benchmark" in line:
-            benchmark = line["benchmark"]
-            record = {**record_of(benchmark), "host": member}
+        if isinstance(line, CaseLine):
+            benchmark = line.benchmark
+            record = replace(benchmark.record, host=member)
             if self.each_host:
-                names = {key: named(benchmark[key], member) for key in ("name", "fullname")}
-                record["name"] = named(record["name"], member)
-                benchmark = {**benchmark, **names}
-            line["benchmark"] = with_record(benchmark, record)
+                record = replace(record, name=named(record.name, member))
+                names = {
+                    "name": named(benchmark.name, member),
+                    "fullname": named(line.case, member),
+                }
+                benchmark = replace(benchmark, **names)
+            return replace(line, benchmark=with_record(benchmark, record))
+        if self.each_host and isinstance(line, OF_A_CASE):
+            return replace(line, case=named(line.case, member))
         return line
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:

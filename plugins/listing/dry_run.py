@@ -27,6 +27,7 @@ from ipubench.plugins.command_line.words import (
     benchmark_arguments,
     given_arguments,
     options_among,
+    spellings,
     typed_words,
 )
 from ipubench.plugins.measure.instance import instance_command
@@ -62,11 +63,16 @@ def commands(item: pytest.Item) -> List[str]:
     typed = typed_words(item.config)
     words = [python(), "-m", "pytest", *where_from(typed)]
     alone = instances_of(case.config) == 1
-    given = [w for w in given_arguments(item.config) if not alone or not w.startswith(OPTION)]
+    given = given_arguments(item.config)
+    if alone:
+        launching = tuple(spellings(item.config, OPTION))
+        given = [word for word in given if not word.startswith(launching)]
     words += test_paths(item)
     given += [*benchmark_arguments(item.config), *own_arguments(item.config, typed, addopts=True)]
     words += mask_words(given)
-    lines = ["", *wrapped(words + ["--sweep"] * (case.tier in (SWEEP, RARE)))]
+    if case.tier in (SWEEP, RARE):
+        words.append(spellings(item.config, "--sweep")[-1])
+    lines = ["", *wrapped(words)]
     if case.config.shown_batch:
         lines.append(f"  global batch size: {case.config.shown_batch}")
     try:

@@ -10,9 +10,10 @@ import hashlib
 import os
 import sys
 from abc import abstractmethod
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable, Tuple
 
 import pytest
+from msgspec.structs import replace
 
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine import scratch
@@ -30,12 +31,21 @@ from ipubench.plugins.count.calls import (
 from ipubench.plugins.count.counter import Counter
 from ipubench.plugins.count.process import FOLDER_VARIABLE
 from ipubench.plugins.count.ways import make
-from ipubench.plugins.measure.base import BatchFacts, CaseRun, StepMeter
+from ipubench.plugins.measure.base import (
+    BatchFacts,
+    Built,
+    Calls,
+    CaseRun,
+    StepMeter,
+    timed_by_another,
+)
 from ipubench.plugins.measure.by_pytest_benchmark import UNIT
 from ipubench.plugins.measure.rounds import timed_call
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter
-from ipubench.plugins.record.record import BY_COUNTS, ITSELF, describe_throughput
-from ipubench.plugins.record.statistics import latency
+from ipubench.plugins.record.record import BY_COUNTS, ITSELF
+from ipubench.plugins.record.statistics import latency, throughput
+from ipubench.plugins.record.structs import Contention, CountedCase, Facts, Memory
+from ipubench.plugins.run.lines import CountLine
 
 #: The counter of a process that counts, which cases share.
 counter_key = pytest.StashKey[Counter]()
@@ -54,12 +64,11 @@ class CallMeter(StepMeter):
     def work_on(self, step: Step, facts: BatchFacts) -> None:
         """Build and compile the step, call it, and close it."""
         self.phase("build", "building")
-        built = self.build(step)
-        self.call(step, facts, built.as_dict())
+        self.call(step, facts, self.build(step))
 
     @abstractmethod
-    def call(self, step: Step, facts: BatchFacts, built: Dict[str, Any]) -> None:
-        """Call the step, close it and note what was found; ``built`` is a part of a record."""
+    def call(self, step: Step, facts: BatchFacts, built: Built) -> None:
+        """Call the step, close it and note what was found."""
 
     @abstractmethod
     def as_told(self, benchmark: Any, run: Callable[[], Any]) -> Any:
@@ -83,7 +92,7 @@ class CountMeter(CallMeter):
             stash[counter_key] = make(way, folder)
         self._counter = stash[counter_key]
 
-    def call(self, step: Step, facts: BatchFacts, built: Dict[str, Any]) -> None:
+    def call(self, step: Step, facts: BatchFacts, built: Built) -> None:
         """Count the calls of a step."""
 
         def run(calls: int) -> None:
@@ -122,34 +131,32 @@ class CountMeter(CallMeter):
 
     def _note(self, count: Callable[[], Counted]) -> None:
         """Put a count, or the reason why there is none, into the journal."""
-        found: Dict[str, Any]
         try:
             with pytest_benchmark_adapter.garbage_as_told(self.benchmark) as without_gc:
                 counted = count()
             if uses_a_gpu():
                 raise Uncountable("it uses a GPU, whose instructions nobody counts")
-            found = {
-                "per_call": counted.per_call,
-                "calls": counted.calls,
-                "functions": counted.functions,
-                **self._counter.note(),
-            }
+            found = CountedCase(
+                counted.per_call,
+                counted.calls,
+                functions=counted.functions,
+                multiplexed=self._counter.multiplexed(),
+            )
         except Uncountable as error:
-            found = {"uncountable": str(error)}
+            found = CountedCase(uncountable=str(error))
         stash = self.config.stash
         before = stash.get(counted_key, ())
         stash[counted_key] = (*before, self.case_run.fullname)
-        found["how"] = {
-            "after": hashlib.sha256("\n".join(before).encode()).hexdigest()[:12],
+        how = {
             **self._counter.describe(),
+            "after": hashlib.sha256("\n".join(before).encode()).hexdigest()[:12],
             "addresses": os.environ.get(launch.VARIABLE, launch.RANDOM),
             "hash_seed": os.environ.get("PYTHONHASHSEED"),
             "threads": self.device.threads,
             "gc": "off" if without_gc else "on, what lived before is left out",
             "python": sys.version.split()[0],
         }
-        line = {"type": "count", "case": self.case_run.fullname, "count": found}
-        self.case_run.run.add(line)
+        self.case_run.run.add(CountLine(self.case_run.fullname, replace(found, how=how)))
 
 
 class OnceMeter(CallMeter):
@@ -157,7 +164,7 @@ class OnceMeter(CallMeter):
 
     most_calls = 1
 
-    def call(self, step: Step, facts: BatchFacts, built: Dict[str, Any]) -> None:
+    def call(self, step: Step, facts: BatchFacts, built: Built) -> None:
         """Call the step once and record what ran."""
         self.phase("rounds", "calling once")
         if step.calibrated:
@@ -166,7 +173,7 @@ class OnceMeter(CallMeter):
         step.finish()
         effective, data = step.describe(), step.feed.describe()
         self.close()
-        self._record(seconds, facts.items, facts.unit, effective, data, built)
+        self._record(seconds, facts, effective, data, built)
 
     def as_told(self, benchmark: Any, run: Callable[[], Any]) -> Any:
         """Let pytest-benchmark make one call."""
@@ -183,50 +190,35 @@ class OnceMeter(CallMeter):
         benchmark.each = once
         result = run()
         own = {"precision": OWN, "measured_by": ITSELF}
-        self._record(seconds, 1.0, UNIT, own, {"mode": OWN}, {"compile": "none"})
+        facts = BatchFacts(1.0, UNIT, None, False)
+        self._record(seconds, facts, own, {"mode": OWN}, Built(0.0, 0.0, "none"))
         return result
 
     def _record(
-        self,
-        seconds: float,
-        items: float,
-        unit: str,
-        effective: Dict[str, Any],
-        data: Dict[str, Any],
-        built: Dict[str, Any],
+        self, seconds: float, facts: BatchFacts, effective: Facts, data: Facts, built: Built
     ) -> None:
         """Record one call."""
-        memory = host_process.PeakMemory()
-        seconds = max(seconds, 1e-9)
+        memory, seconds = host_process.PeakMemory(), max(seconds, 1e-9)
         pytest_benchmark_adapter.count_once(self.config, self.benchmark, seconds)
-        throughput = describe_throughput([seconds], items, unit)
-        record = {
-            **self.case_run.first_facts(),
-            "effective": effective,
-            "build_seconds": 0.0,
-            "compile_seconds": 0.0,
-            **built,
-            "first_step_seconds": seconds,
-            "rounds": {
-                "count": 1,
-                "batches_per_step": 1,
-                "stopped_by": BY_COUNTS,
-                "dropped_seconds": [],
-            },
-            "canary": {"kind": self.device.canary_kind, "seconds": [], "when": "never"},
-            "items_per_round": items,
-            "throughput": throughput,
-            "throughput_mean": throughput["mean"],
-            "latency": {"source": BY_COUNTS, **latency([seconds])},
-            "compute": None,
-            "implausible": False,
-            "memory": {
-                "host_peak_rss_bytes": memory.read(),
-                "since": memory.since,
-                "device_peak_bytes": None,
-            },
-            "counters": {},
-            "input": None,
-            "data": data,
-        }
+        found = timed_by_another(
+            self.case_run.first_facts(),
+            Calls(BY_COUNTS, 1, facts.unit),
+            [seconds],
+            latency([seconds], BY_COUNTS),
+            Memory(memory.read(), memory.since, None),
+            Contention(),
+            effective=effective,
+            compile=built.compile,
+            canary_kind=self.device.canary_kind,
+            data=data,
+        )
+        rates = throughput([seconds], facts.items, facts.unit)
+        record = replace(
+            found,
+            build_seconds=built.build_seconds,
+            compile_seconds=built.compile_seconds,
+            items_per_round=facts.items,
+            throughput=rates,
+            throughput_mean=rates.mean,
+        )
         self.case_run.finish(record, release=lambda: None)

@@ -1,4 +1,4 @@
-"""`--instance=ADDRESS`: this pytest process is one of several that run a case together.
+"""`--ipubench-instance=ADDRESS`: this pytest process is one of several that run a case together.
 
 The run at that address measures; this process builds the same step and does what it is told. The
 option is set by the fixture `instances` and is of no use by hand.

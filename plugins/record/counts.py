@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Mapping, Optional, Sequence, Tuple
 
-from ipubench.fixtures.case.untrusted import NUMBER, has_fields
+from ipubench.plugins.record.structs import CountedCase, Facts, Instructions
 from ipubench.plugins.record.text import percent
 
 #: The counts of a countable case differ by no more between processes of equal code.
@@ -20,49 +20,36 @@ class Counts:
 
     values: Tuple[float, ...] = ()
     reason: str = ""  # why it is uncountable, if it is known without a second process
-    how: Mapping[str, Any] = field(default_factory=dict)
+    how: Facts = field(default_factory=dict)
     functions: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of_lines(cls, lines: Sequence[Mapping[str, Any]]) -> Counts:
-        """Return the counts of several processes, each as a journal's line has it."""
-        values = [float(one["per_call"]) for one in lines if "per_call" in one]
-        reasons = [str(one["uncountable"]) for one in lines if "uncountable" in one]
-        hows = [one["how"] for one in lines if "how" in one]
-        functions = [one["functions"] for one in lines if "functions" in one]
+    def of_processes(cls, found: Sequence[CountedCase]) -> Counts:
+        """Return what several processes counted."""
         return cls(
-            tuple(values),
-            next(iter(reasons), ""),
-            next(iter(hows), {}),
-            next(iter(functions), {}),
+            tuple(one.per_call for one in found if one.per_call is not None),
+            next((one.uncountable for one in found if one.uncountable), ""),
+            next((one.how for one in found if one.how), {}),
+            next((one.functions for one in found if one.functions), {}),
         )
 
     @classmethod
-    def of_record(cls, plain: Any) -> Optional[Counts]:
-        """Return what :meth:`as_dict` made; None where a record has no counts."""
-        if not has_fields(plain, {"processes": list, "how": dict}):
+    def of_record(cls, found: Optional[Instructions]) -> Optional[Counts]:
+        """Return what :meth:`for_record` made; None if a record has no counts."""
+        if found is None:
             return None
-        values = [float(one) for one in plain["processes"] if _is_count(one)]
-        functions = plain.get("functions", {})
-        known = functions if isinstance(functions, dict) else {}
-        return cls(
-            tuple(values),
-            str(plain.get("uncountable") or ""),
-            plain["how"],
-            {str(name): float(value) for name, value in known.items() if _is_count(value)},
-        )
+        return cls(tuple(found.processes), found.uncountable, found.how, found.functions)
 
-    def as_dict(self) -> Dict[str, Any]:
-        """Return JSON values for a record."""
-        return {
-            "per_call": self.value if self.values else None,
-            "unit": UNIT,
-            "processes": list(self.values),
-            "spread": self.spread,
-            "uncountable": self.uncountable,
-            "how": dict(self.how),
-            "functions": dict(self.functions),
-        }
+    def for_record(self) -> Instructions:
+        """Return what a record has of them."""
+        return Instructions(
+            self.values,
+            self.value if self.values else None,
+            self.spread,
+            self.uncountable,
+            self.how,
+            self.functions,
+        )
 
     @property
     def value(self) -> float:
@@ -85,7 +72,3 @@ class Counts:
                 "time, chance or addresses decide what it does"
             )
         return "" if self.values else "nothing counted it"
-
-
-def _is_count(value: Any) -> bool:
-    return has_fields({"value": value}, {"value": NUMBER}) and value > 0

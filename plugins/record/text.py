@@ -240,6 +240,11 @@ class GateLimits(NamedTuple):
     throughput: Optional[float] = None
     instructions: Optional[float] = None
 
+    @classmethod
+    def of(cls, given: Optional[Tuple[Optional[float], Optional[float]]]) -> GateLimits:
+        """Return the value of the option, which is a plain tuple: execnet sends it to workers."""
+        return cls(*given) if given is not None else cls()
+
     def __str__(self) -> str:
         found = {"": self.throughput, "instructions:": self.instructions}
         return ",".join(name + percent(value) for name, value in found.items() if value is not None)
@@ -248,7 +253,7 @@ class GateLimits(NamedTuple):
 NO_LIMITS = GateLimits()
 
 
-def gate_limits(text: str) -> GateLimits:
+def gate_limits(text: str) -> Tuple[Optional[float], Optional[float]]:
     """Return what ``2%``, ``instructions:1%`` or both of these allow, as an argparse type."""
     found: Dict[str, float] = {}
     for part in text.split(","):
@@ -259,7 +264,7 @@ def gate_limits(text: str) -> GateLimits:
                 f"{shortened(text)}: write 2%, instructions:1% or 2%,instructions:1%"
             )
         found[name] = percentage(value)
-    return GateLimits(**found)
+    return found.get("throughput"), found.get("instructions")
 
 
 def name_of_test(nodeid: str) -> str:

@@ -20,7 +20,12 @@ from ipubench.fixtures.case.options import CaseConfig, option
 from ipubench.fixtures.command_line import options_of, value_of
 from ipubench.fixtures.instances.plan import instances_of
 from ipubench.fixtures.runtimes.call import OWN
-from ipubench.plugins.command_line.words import given_arguments, only_tests, typed_words
+from ipubench.plugins.command_line.words import (
+    given_arguments,
+    only_tests,
+    spellings,
+    typed_words,
+)
 from ipubench.plugins.selection.expand import expand
 from ipubench.plugins.selection.selected import Selection, case_of, cases_among
 
@@ -158,7 +163,8 @@ def refuse_idle_options(
     given = [
         flag
         for flag in JUDGING
-        if value_of(config, flag) and (flag not in STANDING or flag in written)
+        if value_of(config, flag)
+        and (flag not in STANDING or not written.isdisjoint(spellings(config, flag)))
     ]
     given += given_arguments(config)
     if given and not any(map(_may_measure, items)):

@@ -1,9 +1,9 @@
-"""How often does CPU time convict beside other programs? A simulation of plugins/gate/cpu_time.py.
+"""Simulate how often plugins/gate/cpu_time.py convicts by CPU time while other programs run.
 
     python -m scripts.gate_study.cpu_time
 
-Processes differ by normal noise on the log of their CPU time per item. Beside other programs equal
-code costs more by a factor, which two processes of the baseline show.
+The log of a process's CPU time per item has normal noise. Other programs multiply the CPU time of
+equal code by a factor, which two of the baseline's processes show.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ipubench.plugins.gate.cpu_time import LEAST_DISTURBED, growth
 from scripts.markdown_table import markdown_row, markdown_table
 
 NOISE = (0.02, 0.05, 0.10)
-#: What other programs cost in the baseline, and now.
+#: The factor of other programs in the baseline, and now.
 BESIDE = ((1.0, 1.0), (1.1, 1.1), (1.1, 1.0), (1.0, 1.05), (1.3, 1.3))
 SLOWER = (0.0, 0.1, 0.2, 0.43)
 CLEAN, MOST, TRIALS = 8, 16, 1000

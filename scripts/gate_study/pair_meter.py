@@ -1,9 +1,8 @@
-"""One side of a pair in the gate study's pool: obeys collect_pairs.py, one case after another.
+"""One process of a pair in the gate study's pool: follows collect_pairs.py's orders.
 
-The orders are those of plugins/measure/alternating.py, with four more. Before them come ``case``,
-answered with the case's name once it is its turn, and ``build``, which both sides may do at a time;
-``level``, with a share of extra work, comes before the rounds of that level; ``close`` ends the
-case, without a record.
+The orders are those of plugins/measure/alternating.py and four more: ``case`` returns the name of
+the next case; ``build`` may run in both processes at a time; ``level``, with a share of extra work,
+precedes the rounds of that level; ``close`` ends the case without a record.
 """
 
 from __future__ import annotations
@@ -20,19 +19,19 @@ from ipubench.plugins.measure.base import BatchFacts, CaseRun, StepMeter
 from ipubench.plugins.record import pytest_benchmark_adapter
 from scripts.gate_study.extra_work import ExtraWork
 
-#: Rounds of the warm-up, the last ones, that tell how long a round takes.
+#: The last rounds of the warm-up, which show how long a round takes.
 LAST_ROUNDS = 3
 
 
 class PairMeter(StepMeter):
-    """Measures each case in turns with the other side, with the extra work that is ordered."""
+    """Measures each case alternately with the other process, with the ordered extra work."""
 
     def __init__(self, case_run: CaseRun, member: Instance) -> None:
         super().__init__(case_run)
         self._orders = Orders(member)
 
     def work_on(self, step: Step, facts: BatchFacts) -> None:
-        """Obey until the collector has what it wants of this case."""
+        """Follow orders until the collector closes this case."""
         orders, clock = self._orders, self.device.clock
         pytest_benchmark_adapter.leave_out(self.benchmark)
         orders.wait("case")
@@ -63,5 +62,5 @@ class PairMeter(StepMeter):
             else:
                 orders.answer(rounds.timed(slowed, clock))
         self.close()
-        gc.collect()  # The next case must not find what this one has left.
+        gc.collect()  # The next case must not find this one's state.
         orders.answer_last()

@@ -15,7 +15,10 @@ NOBODY, LONG = "~nobody2/x", "x" * 300
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([f"--results-dir={NOBODY}"], "results cannot be written there: there is no home folder"),
+        (
+            [f"--results-dir={NOBODY}"],
+            "written there: ~nobody2 has no home folder",
+        ),
         ([f"--results-dir={LONG}"], "results cannot be written there: "),
         ([f"--baseline={NOBODY}", "--gate=5%"], f"the baseline {NOBODY} cannot be found: "),
         (["--baseline=main", f"--gate-policy={NOBODY}"], f"the policy {NOBODY} cannot be read: "),

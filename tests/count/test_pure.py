@@ -14,8 +14,16 @@ from ipubench.plugins.count.counter import Counter, Functions
 from ipubench.plugins.count.judge import SUSPECT
 from ipubench.plugins.count.show import count_text, instructions_text
 from ipubench.plugins.record.counts import Counts
+from ipubench.plugins.record.structs import CountedCase
 from ipubench.plugins.record.text import gate_limits
-from ipubench.plugins.record.verdict import IMPROVED, PASS, REGRESSED, UNJUDGED
+from ipubench.plugins.record.verdict import (
+    IMPROVED,
+    PASS,
+    REGRESSED,
+    UNJUDGED,
+    JudgedMetric,
+    Verdict,
+)
 
 DUMP = """\
 # callgrind format
@@ -208,16 +216,16 @@ def test_counts_made_after_other_cases_may_differ_by_more() -> None:
 
 def test_functions_that_grew_come_first() -> None:
     grown = judge.grown({"a": 100, "b": 500}, {"a": 300, "b": 500, "c": 400, "d": 90})
-    assert [one["name"] for one in grown] == ["c", "a", "d"]
+    assert [one.name for one in grown] == ["c", "a", "d"]
 
 
 def test_a_record_keeps_counts() -> None:
-    lines = [{"per_call": 1000.0, "how": HOW, "functions": {"a": 3.0}}, {"per_call": 1001.0}]
-    counts = Counts.of_lines(lines)
-    assert Counts.of_record(counts.as_dict()) == counts
+    found = [CountedCase(1000.0, how=HOW, functions={"a": 3.0}), CountedCase(1001.0)]
+    counts = Counts.of_processes(found)
+    assert Counts.of_record(counts.for_record()) == counts
     assert counts.uncountable == ""
-    assert Counts.of_lines([{"uncountable": "random"}]).uncountable == "random"
-    assert Counts.of_record({"processes": "damaged"}) is None
+    assert Counts.of_processes([CountedCase(uncountable="random")]).uncountable == "random"
+    assert Counts.of_record(None) is None
 
 
 def test_a_unit_that_others_use_too_counts_a_part_of_the_time() -> None:
@@ -225,10 +233,11 @@ def test_a_unit_that_others_use_too_counts_a_part_of_the_time() -> None:
         unit = perf.PerformanceUnit(perf.SOFTWARE, perf.PAGE_FAULTS)
     except OSError as error:
         pytest.skip(f"the system allows no perf_event_open here: {error}")
-    few, many = (unit.count(lambda n=n: bytearray(n << 20)) for n in (1, 64))
+    few = unit.count(lambda: bytearray(1 << 20))
+    many = unit.count(lambda: bytearray(64 << 20))
     unit.stop()
     assert unit.total(many) >= unit.total(few)
-    assert unit.note() == {"multiplexed": 0.0}
+    assert unit.multiplexed() == 0.0
 
 
 @pytest.mark.parametrize(
@@ -246,7 +255,7 @@ def test_what_the_gate_allows(text: str, limits: Tuple[Optional[float], ...]) ->
 def test_how_a_count_is_shown() -> None:
     texts = ("999", "1k", "886.8k", "5.246G")
     assert tuple(map(count_text, (999, 1000, 886_757, 5_246_129_491))) == texts
-    counts = Counts((886_757.0,), how=HOW).as_dict()
-    verdict = {"also": [{"metric": "instructions", "change": 0.0101}]}
+    counts = Counts((886_757.0,), how=HOW).for_record()
+    verdict = Verdict(PASS, also=[JudgedMetric("instructions", PASS, change=0.0101)])
     assert instructions_text(counts, verdict) == "886.8k +1.01%"
     assert instructions_text(None, verdict) == "-"

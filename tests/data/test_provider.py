@@ -149,10 +149,11 @@ def test_the_fixture_and_its_teardown(
     words = ["-p", "ipubench.fixtures.pytest_fixtures"]
     if option:
         words.append(f"--dataset-dir={tmp_path}")
-        named = (
-            "from ipubench.plugins.command_line.options import add_options as pytest_addoption\n"
+        pytester.makeconftest(
+            "from ipubench.plugins.command_line.registration import add_options\n"
+            "def pytest_addoption(parser, pluginmanager):\n"
+            "    add_options(parser, pluginmanager.get_plugin('pytestconfig'))\n"
         )
-        pytester.makeconftest(named)
     else:
         monkeypatch.setenv("DATASETS_DIR", str(tmp_path))
     result = pytester.runpytest_subprocess(*WITHOUT_OTHERS, "-s", *words)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 import pytest
 
@@ -17,11 +17,13 @@ from ipubench.plugins.elsewhere import remote_case
 from ipubench.plugins.elsewhere.place import HERE, Place
 from ipubench.plugins.elsewhere.remote_case import CACHE, RemoteCase, child_environment
 from ipubench.plugins.elsewhere.revision import Revision
+from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.run.results import Recording, SessionResults
 from ipubench.plugins.selection.selected import Selection
 from tests.run.test_interruption import is_running
 from tests.support.command_line import given_options
 from tests.support.harness import QUIETLY, Project
+from tests.support.stored import a_benchmark
 
 WITH_CHILDREN = """
 import subprocess, sys, time
@@ -91,7 +93,7 @@ def test_a_plugin_of_the_run_is_one_of_its_fresh_processes(project: Project) -> 
     assert (project.folder / "extra.log").read_text() == 2 * "loaded\n"
 
 
-def run_in(folder: Path, first: Optional[Dict[str, Any]] = None, **options: Any) -> Recording:
+def run_in(folder: Path, first: Optional[Benchmark] = None, **options: Any) -> Recording:
     """Stand for a run that began in ``images`` of a project."""
     given = {
         **dict.fromkeys(MEASURING_OPTIONS),
@@ -111,6 +113,11 @@ def run_in(folder: Path, first: Optional[Dict[str, Any]] = None, **options: Any)
     return Recording(config, Selection({}, "cpu"), results=results)
 
 
+def ours(*words: str) -> List[str]:
+    """Return our options in the spelling that no other plugin has."""
+    return [f"--ipubench-{word}" for word in words]
+
+
 def test_the_command_of_a_fresh_process_measures_as_its_run_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,27 +125,29 @@ def test_the_command_of_a_fresh_process_measures_as_its_run_does(
     here, there = tmp_path / "here", tmp_path / "there"
     words: Dict[str, Any] = {"zero_values": True, "importmode": "importlib", "has": CACHE}
     run = run_in(here, plugins=["no:terminal", "extra", "no:unraisableexception"], **words)
-    measuring = ["--set=size=64", "--set=xla=on", "--budget=5.0"]
+    measuring = ["set=size=64", "set=xla=on", "budget=5.0"]
     first = ["-q", "-p", "no:unraisableexception", "-p", "extra"]
-    last = ["--zero-values", "--benchmark-disable-gc", "--own=1", "-o", "cache_dir=cache"]
+    last = ["--benchmark-disable-gc", "--own=1", "-o", "cache_dir=cache"]
     last.append("--import-mode=importlib")
     assert RemoteCase(run, "a.py::a").command(Path("out"), Path("cache")) == [
         *(sys.executable, "-m", "pytest", *first, "-c", f"{here}/pytest.ini"),
-        *("-o", "addopts=", f"--rootdir={here}", "--sweep", "--results-dir=out"),
-        *(*measuring, "--dataset-dir=data", *last, f"{here}/a.py::a"),
+        *("-o", "addopts=", f"--rootdir={here}"),
+        *ours("sweep", "results-dir=out", *measuring, "dataset-dir=data", "zero-values"),
+        *(*last, f"{here}/a.py::a"),
     ]
     options = ("case_options", "dataset_dir")  # an older revision has no --budget
-    older = Place("python", [], revision=Revision("commit", there), options=options)
+    older = Place("python", [], revision=Revision("commit", there), options=options, prefix="--")
     found = RemoteCase(run, "a.py::a", older).command(Path("out"), Path("cache"))
     assert found[found.index("-q") :] == [
         *(*first, "-o", "addopts=", f"--rootdir={there}", "--sweep", "--results-dir=out"),
-        *(*measuring[:2], f"--dataset-dir={here}/images/data", *last, f"{there}/a.py::a"),
+        *("--set=size=64", "--set=xla=on", f"--dataset-dir={here}/images/data", "--zero-values"),
+        *(*last, f"{there}/a.py::a"),
     ]
 
 
 def test_a_fresh_process_may_take_long_but_not_for_ever() -> None:
     spent = {"build": 1.0, "compile": 2.0, "rounds": 64.0}
-    benchmark = {"extra_info": {"ipubench": {"spent": spent}}}
+    benchmark = a_benchmark([1.0], spent=spent)
     folder = Path("/")
     assert RemoteCase(run_in(folder), "a.py::a").most_seconds == 600 + 10 * 5
     assert RemoteCase(run_in(folder, wait_for_quiet=120.0), "a.py::a").most_seconds == 770

@@ -38,7 +38,7 @@ def test_a_dry_run_shows_poprun_without_an_ipu(together: Project) -> None:
         "poprun --numa-aware=yes --num-replicas=4 --num-instances=4 --ipus-per-replica=4 "
         f"{sys.executable} -m pytest "
     )
-    assert launched.endswith(f"'{together.folder / case}' -s --instance=SOCKET")
+    assert launched.endswith(f"'{together.folder / case}' -s --ipubench-instance=SOCKET")
     assert "  which starts 4 instances with" in answer.lines
     assert not together.journals()
     assert not (together.folder / "leases").exists()
@@ -138,7 +138,7 @@ def test_fewer_instances_than_were_asked_for_are_shown(together: Project) -> Non
     answer = run(together, "--dry-run", f"--set=instances={asked}").assert_code(0)
     assert f" of {asked} instances, one per core, with" in answer.text
     _, launched = commands(answer.text)
-    assert launched.endswith(" -s --instance=SOCKET")
+    assert launched.endswith(" -s --ipubench-instance=SOCKET")
 
 
 def test_a_dry_run_says_what_cannot_run_and_shows_the_cases_beside_it(together: Project) -> None:

@@ -129,5 +129,5 @@ def test_an_instance_takes_its_share_of_its_hosts_cores(monkeypatch: pytest.Monk
     assert own_share(second, (0, 1)) == [1]
     with pytest.raises(CaseError, match="2 instances"):
         own_share(second, (0,))
-    with pytest.raises(CaseError, match="does not say"):
+    with pytest.raises(CaseError, match="does not report"):
         own_share({}, (0, 1))

@@ -182,7 +182,7 @@ def test_a_launcher_that_fails_shows_its_words(together: Project) -> None:
 
 
 def test_the_option_of_instances_is_no_use_by_hand(together: Project) -> None:
-    answer = run(together, "--instance=127.0.0.1:1").assert_code(4)
-    assert "--instance is for the processes that a run starts" in answer.text
-    help_text = run_pytest(together.folder, together.environment, "--help").text
-    assert "--dry-run" in help_text and "--instance" not in help_text
+    answer = run(together, "--ipubench-instance=127.0.0.1:1").assert_code(4)
+    assert "--ipubench-instance is for the processes that a run starts" in answer.text
+    help_text = run_pytest(together.folder, together.environment, "--help-ipubench").text
+    assert "--dry-run" in help_text and "instance ADDRESS" not in help_text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cProfile
 import sys
 from types import SimpleNamespace
 from typing import Any, List
@@ -49,3 +50,21 @@ def test_a_tracer_sees_one_call_that_is_not_measured(awaited: bool) -> None:
     finally:
         sys.settrace(before)
     assert tracers == [None]
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="cProfile is none of sys.getprofile there")
+def test_a_profiler_of_the_whole_test_goes_on_after_the_measurement() -> None:
+    """As that of pytest-profiling."""
+    case_run: Any = SimpleNamespace(
+        item=SimpleNamespace(config=None), case=None, benchmark=None, device=None
+    )
+    seen: List[Any] = []
+    profiler, before = cProfile.Profile(), sys.getprofile()
+    profiler.enable()
+    try:
+        CallingMeter(case_run)(lambda: seen.append(sys.getprofile()))
+        after: Any = sys.getprofile()
+        assert seen == [None, profiler] == [None, after]
+    finally:
+        profiler.disable()
+        sys.setprofile(before)

@@ -8,12 +8,17 @@ from typing import Any
 from _pytest.config.argparsing import Parser
 
 from ipubench.fixtures.command_line import NAMES, PREFIX
-from ipubench.plugins.command_line.options import add_options
+from ipubench.plugins.command_line.registration import add_options
 
 
 def given_options(**given: Any) -> SimpleNamespace:
     """Return the ``config.option`` of a run that gives these, and of which others have defaults."""
-    parser = Parser(_ispytest=True)
-    add_options(parser)
+    parser, found = Parser(_ispytest=True), SimpleNamespace(collectonly=False)
+    config: Any = SimpleNamespace(
+        option=found, pluginmanager=SimpleNamespace(get_plugins=lambda: [])
+    )
+    add_options(parser, config)
+    vars(found).update(vars(parser.parse([])))
     prefixed = {PREFIX + name if name in NAMES else name: value for name, value in given.items()}
-    return SimpleNamespace(**{**vars(parser.parse([])), "collectonly": False, **prefixed})
+    vars(found).update(prefixed)
+    return found

@@ -114,8 +114,8 @@ def of_train(**more: Any) -> Any:
         (of_train(), "is not what"),
         (of_train(shardLengths=["x"]), "is not what"),
         (of_train(shardLengths=5), "is not what"),
-        (of_train(shardLengths=["-1"]), "has no images"),
-        (of_train(shardLengths=[]), "has no images"),
+        (of_train(shardLengths=["-1"]), "lists no images"),
+        (of_train(shardLengths=[]), "lists no images"),
         (of_train(shardLengths=["1"], filepathTemplate="../x"), "names files of other folders"),
         (of_train(shardLengths=["1"], filepathTemplate="{SPLIT:>999999999}"), "lacks 1 of its 1"),
         ({"splits": [{"name": "test", "shardLengths": ["1"]}]}, "has no split train"),
@@ -212,7 +212,7 @@ def test_downloads_that_fail(
     monkeypatch.setitem(download.SOURCES, "cifar10", closed)
     fails("cifar10", tmp_path, f"{closed} cannot be reached .*refused.*; copy a data set there")
     monkeypatch.setattr(download, "PACKAGE", "no_such_package")
-    fails("cifar10", tmp_path, "`pip install tensorflow-datasets .*` lets it be")
+    fails("cifar10", tmp_path, "`pip install tensorflow-datasets .*` enables the download")
 
 
 def test_the_folder_of_the_package_needs_no_name(tmp_path: Path) -> None:

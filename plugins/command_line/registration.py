@@ -1,0 +1,119 @@
+"""Our options in pytest's parser: each as ``--ipubench-NAME``, and as ``--NAME`` if it is free.
+
+A plugin or a conftest.py may declare an option of the same name later than we do. So the short
+spellings are added when pytest has loaded the first files conftest.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+from pathlib import Path
+from typing import Dict, List, Optional
+
+import pytest
+
+from ipubench.fixtures.command_line import PREFIX, options_of
+from ipubench.plugins.command_line import spelling
+from ipubench.plugins.command_line.options import sections
+from ipubench.plugins.command_line.words import LONG, spellings, typed_words
+
+GROUP = "ipubench"
+GIVEN_UP = f"{PREFIX}given_up"
+HELP = f"{PREFIX}help"
+
+
+def add_options(parser: pytest.Parser, config: pytest.Config) -> None:
+    """Add the long spellings, which pytest's ``--help`` does not show."""
+    group = parser.getgroup(GROUP)
+    group.addoption(
+        "--help-ipubench", dest=HELP, action="store_true", help="show the options of ipubench"
+    )
+    for section in sections():
+        for option in section.options:
+            group.addoption(LONG + option.name, dest=option.dest, **option.hidden())
+    if not hasattr(config.option, GIVEN_UP):  # a worker has its controller's
+        setattr(config.option, GIVEN_UP, [])
+    files = [str(getattr(one, "__file__", "")) for one in config.pluginmanager.get_plugins()]
+    if any(Path(file).name == "conftest.py" for file in files):
+        add_short(parser, config)  # one of them names us, and pytest is loading them
+
+
+def find_paths(config: pytest.Config, parser: pytest.Parser, args: List[str]) -> None:
+    """Tell pytest which words are paths, before it looks for conftest.py files there.
+
+    It would take the value after a short spelling, which it does not have yet, for one.
+    """
+    short = {f"--{option.name}" for section in sections() for option in section.options}
+    short -= _names_in(parser).keys()
+    words = [LONG + word[2:] if word.split("=")[0] in short else word for word in args]
+    try:
+        found = parser.parse_known_args(words, namespace=copy.copy(config.option))
+    except pytest.UsageError:
+        return  # pytest shows it when it knows all options
+    config.known_args_namespace.file_or_dir = found.file_or_dir
+
+
+def add_short(parser: pytest.Parser, config: pytest.Config) -> None:
+    """Add the short spellings that are free, and note the others."""
+    names, group = _names_in(parser), parser.getgroup(GROUP)
+    given_up = []
+    for section in sections():
+        for option in section.options:
+            flag = f"--{option.name}"
+            if option.is_hidden:
+                continue
+            if flag not in names:
+                group.addoption(flag, dest=option.dest, **option.hidden())
+            elif names[flag] != option.dest:
+                given_up.append(flag)
+    setattr(config.option, GIVEN_UP, given_up)
+    spelling.name_unknown_options(parser, _names_in(parser), typed_words(config))
+
+
+def _names_in(parser: pytest.Parser) -> Dict[str, str]:
+    """Return all options that the parser has, and under which names pytest keeps their values."""
+    groups = [*getattr(parser, "_groups", ()), getattr(parser, "_anonymous", None)]
+    found = [option for group in groups for option in getattr(group, "options", ())]
+    return {name: option.dest for option in found for name in option.names()}
+
+
+def withdraw_short(parser: pytest.Parser) -> None:
+    """Make room for a conftest.py that pytest loads later, after it has read the command line.
+
+    pytest 9 keeps one argparse parser, which refuses a name that it has.
+    """
+    declared = getattr(parser.optparser, "_option_string_actions", {})
+    for name, action in list(declared.items()):
+        if str(action.dest).startswith(PREFIX):
+            del declared[name]
+
+
+def show_help(config: pytest.Config) -> Optional[int]:
+    """With ``--help-ipubench`` show our options and return the exit code."""
+    if not getattr(config.option, HELP):
+        return None
+    shown = argparse.ArgumentParser(
+        usage="pytest [options] [file_or_dir] [file_or_dir] [...]",
+        description=f"Each option is spelled {LONG}NAME as well.",
+        add_help=False,
+    )
+    for section in sections():
+        group = shown.add_argument_group(section.title)
+        for option in section.options:
+            if not option.is_hidden:
+                name = spellings(config, f"--{option.name}")[-1]
+                group.add_argument(name, dest=option.dest, **option.settings)
+    print(shown.format_help(), end="")
+    return 0
+
+
+def header(config: pytest.Config) -> Optional[str]:
+    """Return the line about the short spellings that others have."""
+    given_up = options_of(config).given_up
+    if not given_up:
+        return None
+    return (
+        f"ipubench: a conftest.py or another plugin has {', '.join(given_up)}; "
+        f"write {', '.join(LONG + flag[2:] for flag in given_up)}"
+    )
