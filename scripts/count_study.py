@@ -51,7 +51,7 @@ def numpy_case(parts: int) -> Callable[[], Any]:
     """Return products of matrices, of which each is sorted."""
     import numpy as np
 
-    matrix = np.random.default_rng(0).standard_normal((24, 24))
+    matrix = np.random.default_rng(0).standard_normal((12, 12))
 
     def work() -> Any:
         return [np.sort(matrix @ matrix, axis=None)[0] for _ in range(parts)]
