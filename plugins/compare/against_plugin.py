@@ -252,7 +252,8 @@ def what_is_compared(run: Run, items: List[pytest.Item]) -> List[str]:
     given = options_of(run.config).against
     there = given if environment.revision is not None else environment.python
     cases = [item for item in items if case_of(item) is not None]
-    time = [most_time(run.config, cases)] if cases else []
+    timed = cases and not (run.counting is not None and run.counting.alone)
+    time = [most_time(run.config, cases)] if timed else []
     return [f"against {there}: {against.words()}", *time]
 
 

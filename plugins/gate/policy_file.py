@@ -23,8 +23,8 @@ from typing import Dict, Iterable, List, Mapping, Optional, Tuple
 from ipubench.fixtures.case import yaml_reader
 from ipubench.fixtures.case.errors import shortened
 from ipubench.fixtures.case.yaml_reader import Fields, Value, YamlError
-from ipubench.plugins.record.record import METRICS, THROUGHPUT
-from ipubench.plugins.record.text import fraction, matches
+from ipubench.plugins.record.record import INSTRUCTIONS, METRICS, THROUGHPUT
+from ipubench.plugins.record.text import NO_LIMITS, GateLimits, fraction, matches
 
 FILE_NAME = "gate.yml"
 IGNORE = "ignore"
@@ -55,12 +55,14 @@ class Policy:
     name: str = FILE_NAME
     default: Rule = field(default_factory=Rule)
     cases: Tuple[Tuple[str, Rule], ...] = ()
-    gate: Optional[float] = None
+    gate: GateLimits = NO_LIMITS
+    #: What instructions may grow by if nothing else is said; None: they are not counted.
+    instructions: Optional[float] = None
     inconclusive: str = PASSES
     extra_info: Tuple[str, ...] = ()
 
     @classmethod
-    def load(cls, path: Path, gate: Optional[float] = None) -> Policy:
+    def load(cls, path: Path, gate: GateLimits = NO_LIMITS) -> Policy:
         """Read a policy file. Raises PolicyError."""
         name = f"the policy {path}"
         try:
@@ -74,8 +76,10 @@ class Policy:
 
         ``markers`` as :func:`marker_thresholds` returns them.
         """
-        given = {} if self.gate is None else {THROUGHPUT: self.gate}
-        rules = [self.default, Rule(dict(given)), Rule(dict(markers))]
+        limits = {THROUGHPUT: self.gate.throughput, INSTRUCTIONS: self.gate.instructions}
+        given = {metric: value for metric, value in limits.items() if value is not None}
+        usual = {} if self.instructions is None else {INSTRUCTIONS: self.instructions}
+        rules = [Rule(dict(usual)), self.default, Rule(dict(given)), Rule(dict(markers))]
         rules += [rule for pattern, rule in self.cases if matches(pattern, nodeid)]
         thresholds: Dict[str, Optional[float]] = {}
         for rule in rules:
