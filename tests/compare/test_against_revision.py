@@ -86,7 +86,8 @@ def test_uncommitted_changes_are_compared(repository: Repository, name: str) -> 
 
 def test_the_merge_base_shows_what_a_pull_request_changes(tmp_path: Path) -> None:
     """main has advanced meanwhile; a clone has it only as origin/main.
-    // tests/report/test_ci_against.py measures against a merge base.
+
+    tests/report/test_ci_against.py measures against a merge base.
     """
 
     def git(*words: str) -> str:
