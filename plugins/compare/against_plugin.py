@@ -121,7 +121,7 @@ class Comparison:
             f"  {name}: up to {self.cap} pairs, {self._expected:.0f} s each: {whole}"
         )
         while len(self.measured) < self.cap:
-            if paired.given_up(len(self.usable), len(self.measured)):
+            if paired.too_disturbed(len(self.usable), len(self.measured)):
                 break
             if not self._time.allows(self._expected):
                 reasons.append(TIME_OVER)
