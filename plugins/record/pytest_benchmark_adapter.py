@@ -6,6 +6,7 @@ the rule lives in ``setup``, which runs before each round and ends the rounds by
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import reprlib
@@ -20,7 +21,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.machine.frames import left_out
-from ipubench.fixtures.runtimes.call import a_loop_runs, is_coroutine
+from ipubench.fixtures.runtimes.call import CallStep, a_loop_runs, is_coroutine
 from ipubench.plugins.record.structs import (
     NAMESPACE,
     Around,
@@ -109,6 +110,8 @@ class Recorded(BenchmarkFixture):
 
     _measure: Callable[[Any, Callable[[], Any]], Any]
     _itself: Callable[[Any, Callable[[], Any]], Any]
+    #: What ``pedantic`` with a setup was given: it can be called as often as is wanted.
+    repeatable: Optional[CallStep] = None
 
     def __call__(self, function_to_benchmark: Any, *args: Any, **kwargs: Any) -> Any:
         """Measure a function; return what it returned last."""
@@ -129,6 +132,8 @@ class Recorded(BenchmarkFixture):
             args = (in_loop, *args[1:])
         elif in_loop is not None:
             named["target"] = in_loop
+        else:
+            self.repeatable = _with_setup(self, args, named)
         run = partial(pedantic, self, *args, **named)
         if self._mode:
             return run()
@@ -141,6 +146,16 @@ class Recorded(BenchmarkFixture):
         except BaseException:
             count_as_used(self)
             raise
+
+
+def _with_setup(benchmark: Any, given: Any, named: Any) -> Optional[CallStep]:
+    """Return what ``pedantic`` is to measure, if it has a setup, which makes calls independent."""
+    arguments = inspect.signature(pedantic).bind(benchmark, *given, **named).arguments
+    setup = arguments.get("setup")
+    if setup is None or benchmark.disabled:
+        return None
+    passed = (arguments.get("args", ()), arguments.get("kwargs") or {})
+    return CallStep(arguments["target"], lambda: setup() or passed, arguments.get("teardown"))
 
 
 def becoming(
