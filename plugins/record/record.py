@@ -8,7 +8,6 @@ from typing import List, NamedTuple, Optional, Sequence
 
 from msgspec.structs import replace
 
-from ipubench.fixtures.case.untrusted import NUMBER
 from ipubench.fixtures.runtimes.step import MAY_BE_CACHED
 from ipubench.plugins.record.statistics import quantile
 from ipubench.plugins.record.structs import (
@@ -63,7 +62,7 @@ def text_of(facts: Facts, name: str) -> str:
 def number_of(facts: Facts, name: str) -> Optional[float]:
     """Return a number that is kept by a name; None where there is none."""
     found = facts.get(name)
-    return found if isinstance(found, NUMBER) and not isinstance(found, bool) else None
+    return found if isinstance(found, (int, float)) and not isinstance(found, bool) else None
 
 
 def of_test(benchmark: Benchmark) -> str:
