@@ -25,7 +25,7 @@ from ipubench.plugins.record.verdict import how_compared
 from ipubench.plugins.report import published
 from ipubench.plugins.report.markdown import change_of
 from ipubench.plugins.report.profiles import shown
-from ipubench.plugins.web.templates import packed, plotly_script, render, script
+from ipubench.plugins.web.templates import render, script
 
 # Of a process; beyond this many every n-th is shown, so that the file stays small.
 MOST_ROUNDS = 300
@@ -75,8 +75,7 @@ COLUMNS: Tuple[Tuple[str, str, bool], ...] = (
 
 
 def page(report: Report) -> str:
-    """Return the page. Raises ImportError without plotly, whose JavaScript it holds."""
-    plotly = packed(plotly_script())
+    """Return the page. Raises ImportError without jinja2."""
     rows = by_change(named(report.rows()))
     kinds = counts(rows)
     compared = any(row.change is not None for row in rows)
@@ -101,7 +100,6 @@ def page(report: Report) -> str:
             "details": _details(report),
         },
         "style": script("style.css"),
-        "plotly": plotly,
         "script": script("table.js", "plot.js", "charts.js"),
     }
     return render("page.html", values)
