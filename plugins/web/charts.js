@@ -258,6 +258,7 @@ function drawCharts() {
     }
     if (details.has(wanted)) choice.value = wanted;
     document.getElementById("case").hidden = choice.options.length === 0;
+    choice.form.hidden = details.size < 2;
     one();
   }
 
@@ -342,6 +343,12 @@ function drawCharts() {
           cell.textContent = content;
           if (column) cell.className = "n";
         });
+    });
+    // A column that is empty in all rows is left out.
+    const [head, ...others] = document.getElementById("processes").rows;
+    Array.from(head.cells).forEach((heading, column) => {
+      const empty = others.every((line) => line.cells[column].textContent === "");
+      [head, ...others].forEach((line) => { line.cells[column].hidden = empty; });
     });
   }
 

@@ -33,7 +33,19 @@ def test_a_report_has_a_row_for_every_case(report: Report) -> None:
     }  # fmt: skip
     assert [row.kind for row in by_change(rows)][:8] == 6 * ["regressed"] + ["failed", "missing"]
     assert "62 cases: 6 regressed, 1 failed, 1 missing" in headline(report, rows)
-    assert conclusion(report, rows) == "6 regressed, 1 failed, 1 missing of 62 cases"
+    assert conclusion(report, rows) == "6 of 62 cases are slower, 1 failed, 1 missing"
+
+
+def test_the_conclusion_names_the_one_case_that_is_slower() -> None:
+    cases = [benchmark("a"), benchmark("b")]
+    slower = verdict("regressed", 100, -0.25)
+    report = Report(document(cases), {cases[0].fullname: slower})
+    assert conclusion(report, report.rows()) == "a is 25% slower"
+    report.outcomes[cases[1].fullname] = "failed"
+    assert conclusion(report, report.rows()) == "a is 25% slower, 1 failed"
+    larger = verdict("regressed", 100, 0.01, metric="host_memory")
+    report = Report(document(cases), {cases[0].fullname: larger})
+    assert conclusion(report, report.rows()) == "a regressed"
 
 
 def test_the_conclusion_says_when_nothing_is_wrong() -> None:
