@@ -20,7 +20,7 @@ from ipubench.plugins.report.__main__ import main as report_command
 from tests.support.baselines import Shell
 from tests.support.harness import Outcome, Project, run_here
 
-pytest.importorskip("plotly", reason="pip install plotly")
+pytest.importorskip("jinja2", reason="pip install jinja2")
 
 BETA = "bench_fake.py::bench_fake[beta-{}]"
 ALPHA = "bench_fake.py::bench_fake[alpha-bs8-synthetic]"
