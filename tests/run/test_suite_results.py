@@ -273,7 +273,9 @@ def test_a_run_interrupted_by_ctrl_c_keeps_what_it_measured_and_the_baseline(
     assert len(stored.records()) == 1
     outcome.line("  beta-synthetic ")
     outcome.line("no baseline was written: the run was interrupted")
-    outcome.line("interrupted with 1 of 2 cases done; the same command with --resume goes on")
+    outcome.line(
+        "interrupted with 1 of 2 cases done; to continue, repeat the command with --resume"
+    )
     assert stored.baseline() == before
 
 
@@ -298,7 +300,7 @@ def test_results_that_can_no_longer_be_written_are_still_shown(project: Project)
     assert removing != source
     (project.folder / "bench_fake.py").write_text(removing)
     outcome = project.run("-k", "beta", "--history").assert_code(1)
-    outcome.line("results could no longer be written to")
+    outcome.line("results can no longer be written to")
     outcome.line("baselines")
     assert "the results are in" not in outcome.text
     outcome.line("  beta-generated ")
