@@ -62,8 +62,8 @@ def begin(config: pytest.Config) -> None:
     reports.check_places(config)
     explain.refuse_without_gate(config)
     against_plugin.prepare_other_side(run)
-    baseline_plugin.read_baseline(run)
     policy.read_policy(run)
+    baseline_plugin.read_baseline(run)
     benchmarks_yml.read_files(run)
     fresh_processes.reserve_gate_time(config, run.limit)
 

@@ -6,6 +6,7 @@
       "*resnet50*": {throughput: 3%, latency_p99: 10%}
       "*hmc*": ignore
     compare_extra_info: [batch_size]
+    renamed: {"test_a.py::test_old": "test_a.py::test_new"}
 
 Thresholds are fractions in Python (3% is 0.03). What is said of fewer cases wins over what is said
 of more: the file's ``default``, then ``--gate`` (which replaces its throughput for one run), then a
@@ -29,7 +30,8 @@ from ipubench.plugins.record.text import fraction, matches
 FILE_NAME = "gate.yml"
 IGNORE = "ignore"
 EXTRA_INFO = "compare_extra_info"
-KEYS = ("default", "cases", "inconclusive", EXTRA_INFO)
+RENAMED = "renamed"
+KEYS = ("default", "cases", "inconclusive", EXTRA_INFO, RENAMED)
 #: What becomes of a case that the gate could not decide.
 PASSES, FAILS = "pass", "fail"
 EMPTY = "write default: {throughput: 5%}"
@@ -58,6 +60,8 @@ class Policy:
     gate: Optional[float] = None
     inconclusive: str = PASSES
     extra_info: Tuple[str, ...] = ()
+    #: Old node id -> new one, of cases, functions, classes or files.
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def load(cls, path: Path, gate: Optional[float] = None) -> Policy:
@@ -115,7 +119,14 @@ class _Reader:
             cases=tuple((name, self._rule(rule, name)) for name, rule in patterns.items()),
             inconclusive=self._inconclusive(found.get("inconclusive")),
             extra_info=self._names(found.get(EXTRA_INFO)),
+            renamed=self._renamed(found.get(RENAMED)),
         )
+
+    def _renamed(self, value: Optional[Value]) -> Dict[str, str]:
+        if value is None:
+            return {}
+        names = self._fields.mapping(value, RENAMED, "old: new")
+        return {old: self._fields.text(new, "a new name") for old, new in names.items()}
 
     def _inconclusive(self, value: Optional[Value]) -> str:
         if value is None:
