@@ -23,6 +23,7 @@ from ipubench.plugins.baseline.entries import (
     why_disturbed,
 )
 from ipubench.plugins.baseline.format import BaselineError, Document
+from ipubench.plugins.baseline.renamed import renamed
 from ipubench.plugins.command_line.words import is_worker, measures, only_tests
 from ipubench.plugins.compare.fresh_processes import most_time, too_few
 from ipubench.plugins.compare.policy import compared_extra_info, thresholds_of
@@ -74,7 +75,8 @@ def read_baseline(run: Run) -> None:
                 store.check_writable(target)
         if option.baseline is not None:
             path = store.baseline_path(option.baseline, config.rootpath)
-            run.baseline = Comparison(path, store.load_all(path))
+            names = run.policy.renamed if run.policy is not None else {}
+            run.baseline = Comparison(path, renamed(store.load_all(path), names))
             run.depends["the baseline"] = digest(path)
     except BaselineError as error:
         raise pytest.UsageError(str(error)) from error

@@ -164,6 +164,16 @@ def test_a_case_that_no_longer_exists_is_named_and_fails_the_gate(stored: Projec
     outcome = stored.run("--baseline=whole", "--gate=5%").assert_code(1)
     outcome.line(f"  missing: {BETA}")
     outcome.line("  new: bench_fake.py::bench_fake[renamed-synthetic]")
+    # By its old name, the cases keep their baseline.
+    (stored.folder / "gate.yml").write_text(
+        "default: {throughput: 5%}\n"
+        "renamed:\n"
+        f"  {BETA!r}: bench_fake.py::bench_fake[renamed-synthetic]\n"
+        '  "bench_fake.py::bench_fake[beta-generated]": '
+        '"bench_fake.py::bench_fake[renamed-generated]"\n'
+    )
+    outcome = stored.run("-k", "renamed", "--baseline=whole").assert_code(0)
+    assert "missing" not in outcome.text and " new" not in outcome.text
 
 
 def test_another_machine_or_configuration_is_incomparable_and_nothing_compared_is_exit_6(
