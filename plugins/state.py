@@ -11,6 +11,7 @@ import pytest
 from ipubench.fixtures.instances.instance import Instance
 from ipubench.plugins.baseline.comparison import Comparison
 from ipubench.plugins.baseline.entries import Place
+from ipubench.plugins.count.state import Counting
 from ipubench.plugins.elsewhere.against import Against
 from ipubench.plugins.gate.policy_file import Policy
 from ipubench.plugins.run.bounds import Bounds
@@ -45,6 +46,8 @@ class Run(Recording):
     against: Optional[Against] = None
     same: str = ""  # why nothing is compared: --against names this side
     policy: Optional[Policy] = None
+    #: What is counted beside the times, with --count.
+    counting: Optional[Counting] = None
     #: The cases, each with its machine, of which the baseline to be saved has an entry to judge by.
     replaceable: Set[Place] = field(default_factory=set)
     sigterm: Optional[Sigterm] = None

@@ -1,5 +1,4 @@
-"""Find the loops of an HLO text that Poplar turns into repeats, whose condition no device
-evaluates.
+"""Find the loops of an HLO text that Poplar turns into repeats without a condition.
 
 The rules are those of graphcore/tensorflow, compiler/plugin/poplar/driver/passes
 (while_loop_condition_simplify.cc, while_loop_to_repeat_simplify.cc), after inlining and removal of

@@ -16,7 +16,7 @@ SCHEMA = Path(__file__).resolve().parents[1] / "plugins" / "baseline" / "schema.
 def schema() -> Dict[str, Any]:
     """Return the schema of a document."""
     found: Dict[str, Any] = msgspec.json.schema(Document)
-    # In a file these stand beside our record.
+    # A file has these next to our record.
     del found["$defs"]["ExtraInfo"]["properties"]["others"]
     dialect = "https://json-schema.org/draft/2020-12/schema"
     return {"$schema": dialect, "title": "A baseline or a report of ipubench, format 2", **found}

@@ -129,12 +129,13 @@ class Report:
         """Keep the verdicts of a comparison that was made later.
 
         Where the runs say what they selected, a case of which there is no result is missing only if
-        it ran: else it failed, was not run, or was not selected, which is counted.
+        it passed: else it failed, was skipped or not run, or was not selected, which is counted.
         """
         selected = {case for run in self.runs for case in run.selected}
         known = bool(self.runs) and all(run.selected for run in self.runs)
         outcomes = [outcome for run in self.runs for outcome in run.outcomes.items()]
-        ran = {case for case, _ in outcomes} - {case for case, how in outcomes if how == "failed"}
+        passed = {case for case, how in outcomes if how == "passed"}
+        ran = passed - {case for case, how in outcomes if how == "failed"}
         for name, verdict in verdicts.items():
             if not known or verdict.kind != MISSING:
                 self.verdicts[name] = verdict

@@ -11,7 +11,7 @@ from ipubench.fixtures.case.options import DATA_MODES, PRECISIONS
 from ipubench.fixtures.command_line import PREFIX
 from ipubench.fixtures.devices import KINDS
 from ipubench.plugins.command_line import spelling
-from ipubench.plugins.record.text import duration, percentage, whole_number
+from ipubench.plugins.record.text import duration, gate_limits, percentage, whole_number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +55,7 @@ def sections() -> List[Section]:
     _add_listings(what)
     how = Section("how to measure")
     _add_measuring(how)
+    _add_counting(how)
     inside = Section("what a case does inside")
     _add_looking_inside(inside)
     results = Section("results, baselines and gate")
@@ -226,6 +227,17 @@ def _add_measuring(group: Section) -> None:
     )
 
 
+def _add_counting(group: Section) -> None:
+    """What is counted beside the times, and the process that counts."""
+    group.addoption(
+        "--count",
+        choices=("instructions",),
+        help="also count the instructions of each case's call, which other programs do not "
+        "disturb: with the processor's performance unit, else with valgrind",
+    )
+    group.addoption("--counting", metavar="WAY", help=argparse.SUPPRESS)
+
+
 def _add_looking_inside(group: Section) -> None:
     """What a case leaves for people who look inside it."""
     group.addoption(
@@ -287,9 +299,10 @@ def _add_comparisons(group: Section) -> None:
     )
     group.addoption(
         "--gate",
-        type=percentage,
+        type=gate_limits,
         metavar="PERCENT",
-        help="fail a case that is surely slower than its baseline, and by more than this: 2%%",
+        help="fail a case that is surely slower than its baseline, and by more than this: 2%%; "
+        "instructions:1%% judges instructions and times nothing, 2%%,instructions:1%% both",
     )
     group.addoption(
         "--gate-cap",

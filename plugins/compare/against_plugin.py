@@ -36,8 +36,7 @@ from ipubench.plugins.elsewhere.revision import PREFIX, is_this_checkout
 from ipubench.plugins.gate import paired
 from ipubench.plugins.gate.paired import Sides
 from ipubench.plugins.gate.rule import TIME_OVER
-from ipubench.plugins.measure.by_pytest_benchmark import AS_THE_TEST_SAYS
-from ipubench.plugins.record.record import ITSELF, THROUGHPUT
+from ipubench.plugins.record.record import THROUGHPUT
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.text import percent, rate_text
 from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED, INCOMPARABLE, Verdict
@@ -98,8 +97,6 @@ class Comparison:
         self.measured: List[Sides] = []
         self.device = run.selection.device
         self.unfit = why_not_alternating(item, self.device, against.environment)
-        if benchmark.record.effective.get("measured_by") == ITSELF:
-            self.unfit = AS_THE_TEST_SAYS
         self._time = run.gate_time
         # Until a pair has been measured: both its sides take as long as the run's own process.
         self._expected = 2 * seconds_of_fresh(run)
@@ -121,7 +118,7 @@ class Comparison:
             f"  {name}: up to {self.cap} pairs, {self._expected:.0f} s each: {whole}"
         )
         while len(self.measured) < self.cap:
-            if paired.given_up(len(self.usable), len(self.measured)):
+            if paired.too_disturbed(len(self.usable), len(self.measured)):
                 break
             if not self._time.allows(self._expected):
                 reasons.append(TIME_OVER)
@@ -252,7 +249,8 @@ def what_is_compared(run: Run, items: List[pytest.Item]) -> List[str]:
     given = options_of(run.config).against
     there = given if environment.revision is not None else environment.python
     cases = [item for item in items if case_of(item) is not None]
-    time = [most_time(run.config, cases)] if cases else []
+    timed = cases and not (run.counting is not None and run.counting.alone)
+    time = [most_time(run.config, cases)] if timed else []
     return [f"against {there}: {against.words()}", *time]
 
 

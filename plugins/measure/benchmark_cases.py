@@ -22,6 +22,7 @@ from ipubench.plugins.measure.alternating import AlternatingMeter
 from ipubench.plugins.measure.base import CaseRun, StepMeter, state_of
 from ipubench.plugins.measure.by_pytest_benchmark import AS_THE_TEST_SAYS, UNIT, begin, record
 from ipubench.plugins.measure.choose import meter_of
+from ipubench.plugins.measure.counting import CallMeter
 from ipubench.plugins.measure.meter import Meter
 from ipubench.plugins.record.pytest_benchmark_adapter import (
     Recorded,
@@ -79,8 +80,11 @@ def measured(benchmark: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
     told = bool(settings or benchmark_arguments(item.config))
     work, state = Measuring(meter, told), state_of(item)
     state.meter = meter
+    recorded = becoming(benchmark, work.measure, work.itself)
+    if isinstance(meter, CallMeter):
+        recorded.most_calls = meter.most_calls
     try:
-        yield becoming(benchmark, work.measure, work.itself)
+        yield recorded
     finally:
         meter.close()
         state.meter = None
@@ -95,20 +99,26 @@ class Measuring:
 
     def measure(self, benchmark: Recorded, function: Callable[[], Any]) -> Any:
         """Measure a function; return what its last call returned."""
-        if self.told:
+        if self.told and not isinstance(self.meter, CallMeter):
             in_loop = awaiting(benchmark, function)
             call = partial(
                 self.itself, benchmark, partial(benchmark.by_itself, in_loop or function)
             )
             return call() if in_loop is None else in_loop.run_in_thread(call)
-        step = CallStep(function)
+        return self._by_meter(CallStep(function))
+
+    def _by_meter(self, step: CallStep) -> Any:
         awaitable = self.meter(step, items=1, unit=UNIT)
         return step.result if awaitable is None else _result(awaitable, step)
 
     def itself(self, benchmark: Recorded, run: Callable[[], Any]) -> Any:
         """Have pytest-benchmark measure, and record what it found; return what ``run`` returns."""
         if isinstance(self.meter, AlternatingMeter):
+            if benchmark.repeatable is not None:
+                return self._by_meter(benchmark.repeatable)
             self.meter.refuse(AS_THE_TEST_SAYS)
+        if isinstance(self.meter, CallMeter):
+            return self.meter.as_told(benchmark, run)
         if not isinstance(self.meter, Meter):
             raise CaseError(
                 f"{self.meter.item.nodeid}: {AS_THE_TEST_SAYS}, and "

@@ -298,7 +298,11 @@ def gate_lines(run: Run) -> List[Row]:
     known = {*run.results.benchmarks, *run.results.outcomes, *verdicts}
     missed = stored - {run.nodeids.get(name, name) for name in known}
     ordered = {run.nodeids.get(name, name) for name in run.order}
+    tests = {} if run.baseline is None else run.baseline.tests
+    outcomes = run.results.outcomes
+    skipped = {name for name in stored - set(verdicts) if outcomes.get(tests[name]) == "skipped"}
     for left, why in (
+        (skipped, "skipped"),
         (missed - ordered, "not selected in this run"),
         (missed & ordered, "not run, because the run ended before"),
     ):
@@ -344,4 +348,4 @@ def judged_by(policy: Optional[Policy]) -> str:
     """Return what judges the run: the gate, a policy, or nothing."""
     if policy is None:
         return "no gate"
-    return policy.name if policy.gate is None else f"gate {percent(policy.gate)}"
+    return f"gate {policy.gate}" if any(policy.gate) else policy.name

@@ -92,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=duration, default=4.0, help="of rounds for each case: 4s")
     parser.add_argument("--precision", choices=PRECISIONS, default="16.16")
     parser.add_argument(
-        "--own", action="store_true", help="our other engines and forms, and the peers"
+        "--own", action="store_true", help="the suite's other engines and forms, too"
     )
     return parser
 
@@ -140,8 +140,8 @@ def section(job: Job) -> tables.Section:
         rows = []
         for row in measured(job):
             rows.append(row)
-            told = row.reason or tables.ratio_text(row.ratio or 0)
-            print(f"{job.family}, {job.level}: {row.case} {row.peer} {told}", file=sys.stderr)
+            result = row.reason or tables.ratio_text(row.ratio or 0)
+            print(f"{job.family}, {job.level}: {row.case} {row.peer} {result}", file=sys.stderr)
     gpu = next((row.machine for row in rows if row.machine), "")
     machine = gpu or f"{job.level}, {levels.describe(topology)}"
     return tables.Section(family.title, machine, family.unit, rows)
@@ -176,8 +176,8 @@ def _ended(code: int, last: str, text: str) -> str:
     """Return how a worker ended, with its last line of output if there is one."""
     how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     after = f" after {last}" if last else ""
-    said = text.strip().splitlines()[-1:]
-    return f"the process ended with {how}{after}" + (f": {said[0]}" if said else "")
+    lines = text.strip().splitlines()[-1:]
+    return f"the process ended with {how}{after}" + (f": {lines[0]}" if lines else "")
 
 
 if __name__ == "__main__":

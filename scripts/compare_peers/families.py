@@ -1,4 +1,4 @@
-"""The groups of cases by their ``--families`` name, in the order in which they run."""
+"""The groups of cases by their ``--families`` name, in running order."""
 
 from __future__ import annotations
 

@@ -158,9 +158,7 @@ class KerasPeers:
         return self._made
 
     def _in_loops_of_keras(self, loop: Callable[[Any, Any], object]) -> Program:
-        """Return a program that passes the images of all its batches to one call of Keras's
-        loop.
-        """
+        """Return a program that passes all its images to one call of Keras's loop."""
         _, images, labels = self._parts()
 
         def program(batches: int) -> None:

@@ -79,7 +79,9 @@ class PoolMeter(StepMeter):
             levels[str(share)] = _rounds(slowed, canary, self.device)
         self.close()
         pytest_benchmark_adapter.leave_out(self.benchmark)
-        self.case_run.run.add(
+        journal = self.case_run.run.journal
+        assert journal is not None
+        journal.append(
             {
                 "type": "pool",
                 "case": self.item.nodeid.split("::")[-1],

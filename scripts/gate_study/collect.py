@@ -18,9 +18,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, Sequence
+from typing import Any, Dict, Iterator, List, Sequence
 
-from ipubench.plugins.record.files import lines_in, read_lines
+from ipubench.plugins.record.files import json_lines
 from ipubench.plugins.record.text import Parser, duration
 from scripts.gate_study.neighbours import LOADS, neighbours
 
@@ -41,6 +41,12 @@ CASES = (
 )
 
 
+def plain_lines_in(folder: Path) -> List[Dict[str, Any]]:
+    """Return the lines of all journals in a folder as JSON values."""
+    found: List[Any] = [line for path in folder.glob("run-*.jsonl") for line in json_lines(path)]
+    return found
+
+
 def measure(case: str) -> Dict[str, Any]:
     """Measure a case in one fresh process. Raises RuntimeError if it fails."""
     with tempfile.TemporaryDirectory(prefix="ipubench-pool-") as folder:
@@ -49,7 +55,7 @@ def measure(case: str) -> Dict[str, Any]:
         answer = subprocess.run(
             command, cwd=str(ROOT), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
         )
-        for line in lines_in(Path(folder)):
+        for line in plain_lines_in(Path(folder)):
             if line["type"] == "pool":
                 return line
     output = answer.stdout.decode(errors="replace")[-2000:]
@@ -64,7 +70,7 @@ def write_line(path: Path, line: Dict[str, Any]) -> None:
 
 def counts(path: Path, load: str) -> Dict[str, int]:
     """Return how many lines of each case a pool has under a load."""
-    lines = read_lines(path) if path.exists() else []
+    lines: List[Any] = json_lines(path) if path.exists() else []
     return collections.Counter(line["case"] for line in lines if line["load"] == load)
 
 
@@ -97,7 +103,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that all collectors share."""
     parser.add_argument("--pool", type=Path, required=True, help="file of JSON lines")
     parser.add_argument("--passes", type=int, default=40, help="processes per case (40)")
-    parser.add_argument("--cases", type=int, default=len(CASES), help="the first N (default: all)")
+    parser.add_argument("--cases", type=int, default=len(CASES), help="only the first N (all)")
     parser.add_argument("--seconds", type=duration, default=5400.0, help="longest time (1.5h)")
     parser.add_argument("--load", choices=LOADS, default="quiet", help="neighbours (quiet)")
 

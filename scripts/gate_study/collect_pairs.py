@@ -20,6 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Sequence
 
+from msgspec import to_builtins
+
 from ipubench.fixtures.devices.lease import lease
 from ipubench.fixtures.instances.controller import Instances
 from ipubench.fixtures.instances.failures import InstanceError
@@ -65,7 +67,7 @@ class PoolPair(TwoProcesses):
                 built.result()
 
     def measure_level(self, share: float, budget: float) -> AdjacentRounds:
-        """Return rounds in which this process does extra work of this share."""
+        """Return rounds with this share of extra work in this process."""
         self.order(THERE, "level", 0.0)
         self.order(HERE, "level", share)
         return self.measure(budget, PRECISION, None)
@@ -110,7 +112,7 @@ def measure_pair(
             pair.prepare(here_first)
             facts = pair.level_facts()
             levels = {
-                str(share): pair.measure_level(share, budget).as_dict()
+                str(share): to_builtins(pair.measure_level(share, budget))
                 for share in random.sample(LEVELS, len(LEVELS))
             }
             pair.close_case()

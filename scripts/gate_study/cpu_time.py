@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 import random
-from typing import Any, Dict, List
+from typing import List
 
 from ipubench.plugins.gate.countable import LEAST_FRESH
 from ipubench.plugins.gate.cpu_time import LEAST_DISTURBED, growth
+from ipubench.plugins.record.structs import Process
 from scripts.markdown_table import markdown_row, markdown_table
 
 NOISE = (0.02, 0.05, 0.10)
@@ -27,13 +28,13 @@ THRESHOLD, LEVEL, ASSUMED = 0.05, 0.002, 0.02
 def convicts(noise: float, known: float, now: float, slower: float, draw: random.Random) -> bool:
     """Return whether one gate calls the code slower."""
 
-    def process(factor: float) -> Dict[str, Any]:
+    def process(factor: float) -> Process:
         seconds = factor * math.exp(draw.gauss(0, noise))
-        return {"cpu_seconds": seconds, "items_per_round": 1.0, "canaries": [], "lost": 0.5}
+        return Process(True, "", 1.0, [seconds], (), "", 0.0, 0.0, 0, lost=0.5, cpu_seconds=seconds)
 
     before = [process(1.0) for _ in range(CLEAN)]
     disturbed = [process(known) for _ in range(LEAST_DISTURBED)]
-    found: List[Dict[str, Any]] = []
+    found: List[Process] = []
     while len(found) < MOST:
         found.append(process(now * (1 + slower)))
         if len(found) < LEAST_FRESH:

@@ -16,10 +16,10 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Counter, Dict, List, NamedTuple, Optional
+from typing import Counter, Dict, List, NamedTuple, Optional
 
-from ipubench.plugins.record.files import lines_in
 from ipubench.plugins.record.text import Parser
+from ipubench.plugins.run.lines import VerdictLine, lines_in
 from scripts.gate_study.collect import ROOT
 from scripts.gate_study.neighbours import LOADS, neighbours
 from scripts.markdown_table import markdown_table
@@ -83,11 +83,11 @@ def compare(folder: Path, branch: str, case: str, options: List[str]) -> Answer:
         )
         seconds = time.monotonic() - begun
         lines = lines_in(Path(results))
-    found: List[Dict[str, Any]] = [line["verdict"] for line in lines if line["type"] == "verdict"]
+    found = [line.verdict for line in lines if isinstance(line, VerdictLine)]
     if len(found) != 1:
-        said = answer.stdout.decode(errors="replace")[-3000:]
-        raise LiveError(f"-k {case} had {len(found)} verdicts; one is wanted:\n{said}")
-    return Answer(found[0]["kind"], found[0]["change"], found[0]["processes"], seconds)
+        output = answer.stdout.decode(errors="replace")[-3000:]
+        raise LiveError(f"-k {case} had {len(found)} verdicts; expected one:\n{output}")
+    return Answer(found[0].kind, found[0].change, found[0].processes, seconds)
 
 
 def row(branch: str, slower: float, answers: List[Answer]) -> List[str]:
@@ -127,7 +127,7 @@ def main() -> None:
                         print(f"{number + 1} {branch}: {found[-1]}", flush=True)
     except (subprocess.CalledProcessError, LiveError) as error:
         raise SystemExit(str(error)) from None
-    head = ["what the commit does", f"verdicts beside {given.load}", "change", "pairs", "time"]
+    head = ["what the commit does", f"verdicts under {given.load}", "change", "pairs", "time"]
     rows = [row(branch, given.slower, found) for branch, found in answers.items()]
     print(markdown_table(head, rows))
 

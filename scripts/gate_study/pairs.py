@@ -14,6 +14,8 @@ import statistics
 from dataclasses import dataclass
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+import msgspec
+
 from ipubench.plugins.gate import paired
 from ipubench.plugins.gate.adjacent import AdjacentRounds
 from ipubench.plugins.record.text import Parser
@@ -68,19 +70,22 @@ class Measured(NamedTuple):
 
 def measured(line: Dict[str, Any], level: str, figure: str) -> Measured:
     """Return one metric of a line of the pool at one level of extra work."""
-    rounds = AdjacentRounds.of(line["levels"][level])
+    rounds = msgspec.convert(line["levels"][level], AdjacentRounds)
     effect = rounds.cpu_effect() if figure == CPU else rounds.effect() if rounds.enough else None
     return Measured(bool(line["here_first"]), None if effect is None else effect.change)
 
 
 def together(line: Dict[str, Any]) -> Dict[str, Any]:
-    """Return a line of the pool in which every level has the rounds of all levels.
+    """Return a line of the pool, giving every level the rounds of all levels.
 
     Divides the extra work out of the rounds by its nominal share and multiplies in the share of
     each level. So a pair has as many rounds as one of a comparison, for the time that the pool
     took, but the slow-downs are no longer real.
     """
-    parts = [(float(level), AdjacentRounds.of(one)) for level, one in line["levels"].items()]
+    parts = [
+        (float(level), msgspec.convert(one, AdjacentRounds))
+        for level, one in line["levels"].items()
+    ]
     levels = {}
     for level in line["levels"]:
         joined = AdjacentRounds(items_here=parts[0][1].items_here)
@@ -96,7 +101,7 @@ def together(line: Dict[str, Any]) -> Dict[str, Any]:
                 side.cpu_seconds += [v and factor * v for v in more.cpu_seconds]
                 side.lost += more.lost
                 side.copies_ms += more.copies_ms
-        levels[level] = joined.as_dict()
+        levels[level] = msgspec.to_builtins(joined)
     return {**line, "levels": levels}
 
 
@@ -106,7 +111,7 @@ def once(pool: Sequence[Measured], setting: Setting, start: int) -> Tuple[str, i
     looks = paired.looks(setting.cap)
     usable: List[paired.Pair] = []
     firsts: List[bool] = []
-    while left and len(firsts) < setting.cap and not paired.given_up(len(usable), len(firsts)):
+    while left and len(firsts) < setting.cap and not paired.too_disturbed(len(usable), len(firsts)):
         wanted = paired.here_is_next([pair.here_first for pair in usable], firsts)
         number = next((k for k, pair in enumerate(left) if pair.here_first == wanted), 0)
         here_first, change = left.pop(number)

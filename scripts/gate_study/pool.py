@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any, Dict, List
 
-from ipubench.plugins.record.files import read_lines
+from ipubench.plugins.record.files import json_lines
 from scripts.gate_study.neighbours import LOADS
 
 SLOWDOWNS = ("0.0", "0.01", "0.02", "0.05", "0.1")
@@ -34,7 +34,7 @@ def add_trial_options(parser: argparse.ArgumentParser, collector: str, capped: s
 def pools_of(path: Path) -> Dict[str, Pool]:
     """Return load -> its measurements. Raises OSError."""
     pools: Dict[str, Pool] = {load: {} for load in LOADS}
-    for line in read_lines(path):
+    for line in json_lines(path):
         if line.get("load") in LOADS:  # not a journal's line
             pools[line["load"]].setdefault(line["case"], []).append(line)
     return {load: pool for load, pool in pools.items() if pool}

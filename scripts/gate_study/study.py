@@ -16,9 +16,12 @@ import statistics
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
+import msgspec
+
 from ipubench.plugins.gate import rule as gate
 from ipubench.plugins.gate.metric_verdict import log_cost
-from ipubench.plugins.record.record import NAMESPACE, THROUGHPUT, sample_of, with_processes
+from ipubench.plugins.record.record import THROUGHPUT, sample_of, with_processes
+from ipubench.plugins.record.structs import Benchmark, Canary, Contention
 from ipubench.plugins.record.text import Parser
 from ipubench.plugins.record.verdict import PASS, REGRESSED
 from scripts.gate_study.pool import (
@@ -32,6 +35,7 @@ from scripts.gate_study.pool import (
 )
 from scripts.gate_study.tally import Tally, sum_of
 from scripts.markdown_table import markdown_row, markdown_table
+from tests.support.stored import a_benchmark
 
 #: pytest-benchmark's statistics, and the change that its users usually choose.
 COMPARE_FAIL: Dict[str, Callable[[Sequence[float]], float]] = {
@@ -67,31 +71,17 @@ class Setting:
         )
 
 
-def benchmark_of(line: Dict[str, Any], level: str) -> Dict[str, Any]:
+def benchmark_of(line: Dict[str, Any], level: str) -> Benchmark:
     """Return a process of the pool in the form of a journal's case."""
     measured = line["levels"][level]
-    record = {
-        "config_hash": line["case"],
-        "effective_options": {},
-        "device": {"fingerprint": "pool"},
-        "conditions": {},
-        "effective": {},
-        "data": {},
-        "items_per_round": line["items_per_round"],
-        "throughput": {"unit": line["unit"]},
-        "canary": {"kind": CANARY, "seconds": measured["canaries"].get(CANARY, [])},
-        "time": "",
-        "compile": "fresh",
-        "compile_seconds": 0.0,
-        "latency": {"p99_ms": 0.0},
-        "memory": {"host_peak_rss_bytes": 0},
-        "contention": measured.get("contention", {}),
-    }
-    return {
-        "fullname": line["case"],
-        "stats": {"data": measured["seconds"], "iterations": 1},
-        "extra_info": {NAMESPACE: record},
-    }
+    return a_benchmark(
+        measured["seconds"],
+        line["items_per_round"],
+        config_hash=line["case"],
+        **{"throughput.unit": line["unit"]},
+        canary=Canary(CANARY, measured["canaries"].get(CANARY, []), "before each round"),
+        contention=msgspec.convert(measured.get("contention", {}), Contention),
+    )
 
 
 def draw(count: int, size: int, generator: random.Random) -> Sequence[int]:
@@ -147,10 +137,10 @@ class Study:
                 tallies[name].count(REGRESSED if slower else PASS)
         return tallies
 
-    def _gate(self, tally: Tally, before: List[Dict[str, Any]], now: List[Dict[str, Any]]) -> None:
+    def _gate(self, tally: Tally, before: List[Benchmark], now: List[Benchmark]) -> None:
         asked: List[int] = []
 
-        def measure(number: int) -> Dict[str, Any]:
+        def measure(number: int) -> Benchmark:
             asked.append(number)
             return now[number]
 
@@ -169,9 +159,9 @@ class Study:
         return statistics.median(found)
 
 
-def _seconds(benchmark: Dict[str, Any]) -> List[float]:
-    items: float = benchmark["extra_info"][NAMESPACE]["items_per_round"]
-    return [value / items for value in benchmark["stats"]["data"]]
+def _seconds(benchmark: Benchmark) -> List[float]:
+    items = benchmark.record.items_per_round
+    return [value / items for value in benchmark.stats.data]
 
 
 def spread(lines: List[Dict[str, Any]], level: str) -> float:

@@ -97,5 +97,5 @@ def test_calls_of_the_length_that_both_sides_take_were_rounds_already(
     step = FakeStep(device, ArrayFeed("synthetic", ()), 0.01)
     assert made._choose_batches(step, calibrated=True) == Calibrated(rounds, batches=30)
     assert step.batches_per_step == ordered
-    assert member.answers == [{"batches": 10, "unfit": ""}]
+    assert member.answers == [{"batches": 10, "unfit": "", "timed": 1.0}]
     assert not made._adapts(step)  # the other side would not know
