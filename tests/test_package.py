@@ -234,6 +234,7 @@ def test_the_public_names_are_there_and_cost_nothing_until_asked_for() -> None:
     import ipubench
     from ipubench.fixtures.case import cases, options
     from ipubench.fixtures.runtimes import step
+    from ipubench.plugins.baseline import load
 
     found = [getattr(ipubench, name) for name in ipubench.__all__]
     assert found == [
@@ -242,6 +243,7 @@ def test_the_public_names_are_there_and_cost_nothing_until_asked_for() -> None:
         step.Step,
         cases.Sweep,
         cases.cases,
+        load.load,
         options.option,
     ]
     with pytest.raises(AttributeError, match="no attribute 'case'"):
