@@ -61,7 +61,7 @@ class CommandMeter:
             self.run.closing.append(line)
             return
         record = self._record(config, ran, results)
-        record["contention"] = others.describe_whole(len(results.rounds))
+        record["contention"] = others.describe_at_once(len(results.rounds))
         seconds = self._replay(results.rounds, record)
         if seconds:  # none with --benchmark-disable
             # A command's processes have ended: there is nothing to let go of.

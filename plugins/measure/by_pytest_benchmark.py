@@ -1,4 +1,4 @@
-"""What pytest-benchmark measures by its own rules, and the record of it."""
+"""Records what pytest-benchmark measures by its rules."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ipubench.plugins.record.statistics import latency
 
 UNIT = "calls"
 #: Why such a case cannot take turns with another process, round by round.
-AS_THE_TEST_SAYS = "pytest-benchmark measures it as the test says"
+AS_THE_TEST_SAYS = "pytest-benchmark measures it with the test's settings"
 
 
 def begin(case_run: CaseRun) -> Watched:
-    """Begin to watch what pytest-benchmark measures; with ``--wait-for-quiet`` wait before."""
+    """Begin to watch a measurement of pytest-benchmark; with ``--wait-for-quiet`` wait before."""
     case_run.wait_for_quiet()
     case_run.phase("rounds", "measuring as pytest-benchmark does")
     return Watched.begin(case_run.device)
@@ -39,7 +39,7 @@ def record(case_run: CaseRun, watched: Watched) -> None:
         watched.memory.read(),
         watched.memory.since,
     )
-    contention = watched.others.describe_whole(len(seconds))
+    contention = watched.others.describe_at_once(len(seconds))
     found = {**_start(case_run), **described, "contention": contention}
     case_run.finish(found, release=lambda: None)
 

@@ -124,8 +124,8 @@ def meter(
 ) -> Iterator[StepMeter]:
     """The study's meter in place of the suite's; the process is tuned in the same way."""
     case_run = CaseRun(request.node, ipubench_case, benchmark, ipubench_device, ipubench_conditions)
-    member = case_run.run.member
-    measuring = PoolMeter(case_run) if member is None else PairMeter(case_run, member)
+    instance = case_run.run.instance
+    measuring = PoolMeter(case_run) if instance is None else PairMeter(case_run, instance)
     try:
         yield measuring
     finally:

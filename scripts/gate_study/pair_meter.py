@@ -1,8 +1,8 @@
-"""One side of a pair in the gate study's pool: obeys collect_pairs.py, one case after another.
+"""One process of a pair in the gate study's pool: runs the commands of collect_pairs.py.
 
-The orders are those of plugins/measure/alternating.py, with four more. Before them come ``case``,
-answered with the case's name once it is its turn, and ``build``, which both sides may do at a time;
-``level``, with a share of extra work, comes before the rounds of that level; ``close`` ends the
+The commands are those of plugins/measure/alternating.py, with four more. ``case`` and ``build``
+come first: the reply to ``case`` is the case's name, and both processes may build at a time.
+``level``, with a share of extra work, comes before the rounds of that level. ``close`` ends the
 case, without a record.
 """
 
@@ -15,53 +15,53 @@ from typing import Callable
 from ipubench.fixtures.instances.instance import Instance
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure import rounds
-from ipubench.plugins.measure.alternating import Orders, why_unfit
+from ipubench.plugins.measure.alternating import Commands, why_unfit
 from ipubench.plugins.measure.base import BatchFacts, CaseRun, StepMeter
 from ipubench.plugins.record import pytest_benchmark_adapter
 from scripts.gate_study.extra_work import ExtraWork
 
-#: Rounds of the warm-up, the last ones, that tell how long a round takes.
+#: The last rounds of the warm-up, which show how long a round takes.
 LAST_ROUNDS = 3
 
 
 class PairMeter(StepMeter):
-    """Measures each case in turns with the other side, with the extra work that is ordered."""
+    """Measures each case in turns with the other process, with extra work as commanded."""
 
-    def __init__(self, case_run: CaseRun, member: Instance) -> None:
+    def __init__(self, case_run: CaseRun, instance: Instance) -> None:
         super().__init__(case_run)
-        self._orders = Orders(member)
+        self._commands = Commands(instance)
 
     def work_on(self, step: Step, facts: BatchFacts) -> None:
-        """Obey until the collector has what it wants of this case."""
-        orders, clock = self._orders, self.device.clock
+        """Run the collector's commands for this case."""
+        commands, clock = self._commands, self.device.clock
         pytest_benchmark_adapter.leave_out(self.benchmark)
-        orders.wait("case")
-        orders.answer(self.item.nodeid.split("::")[-1])
-        orders.wait("build")
+        commands.wait("case")
+        commands.reply(self.item.nodeid.split("::")[-1])
+        commands.wait("build")
         self.build(step)
         step.batches_per_step = 1
         step()
-        orders.answer(None)
-        orders.wait("ready")
-        orders.answer(None)
-        orders.wait("prepare")
+        commands.reply(None)
+        commands.wait("ready")
+        commands.reply(None)
+        commands.wait("prepare")
         rounds.calibrate(step, clock)
-        orders.answer({"batches": step.batches_per_step, "unfit": why_unfit(step)})
-        step.batches_per_step = orders.wait("warm_up")
+        commands.reply({"batches": step.batches_per_step, "unfit": why_unfit(step)})
+        step.batches_per_step = commands.wait("warm_up")
         dropped = rounds.warm_up(step, clock).seconds
         extra, usual = ExtraWork(clock), statistics.median(dropped[-LAST_ROUNDS:])
         items = facts.items * step.counted_processes * step.batches_per_step
-        orders.answer(None)
+        commands.reply(None)
         slowed: Callable[[], None] = step
         while True:
-            order, argument = orders.wait_for_any("level", "round", "close")
-            if order == "close":
+            command, argument = commands.wait_for_any("level", "round", "close")
+            if command == "close":
                 break
-            if order == "level":
+            if command == "level":
                 slowed = extra.after(step, extra.calls(usual, argument))
-                orders.answer({"items_per_round": items, "unit": facts.unit})
+                commands.reply({"items_per_round": items, "unit": facts.unit})
             else:
-                orders.answer(rounds.timed(slowed, clock))
+                commands.reply(rounds.timed(slowed, clock))
         self.close()
         gc.collect()  # The next case must not find what this one has left.
-        orders.answer_last()
+        commands.reply_to_close()

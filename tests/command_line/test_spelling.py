@@ -49,8 +49,8 @@ def test_each_option_of_the_original_programs_has_its_advice(project: Project) -
         (
             'Fake(name="beta", ',
             'Fake(name="beta"), Fake(name="beta", ',
-            "@cases: two configurations would both be beta-synthetic; ",
-            "give each a name of its own",
+            "@cases: two configurations have the identifier beta-synthetic; ",
+            "give them different names",
         ),
     ],
 )

@@ -79,7 +79,7 @@ def test_a_fleet_gives_the_table_the_journal_and_the_baseline_of_a_serial_run(
     assert sorted(line["type"] for line in project.journal()) == kinds
     before, now = (project.baseline(name)["benchmarks"] for name in ("serial", "fleet"))
     assert figures(now) == figures(before)
-    outcome.line("fleet of 3 members:")
+    outcome.line("fleet of 3 workers:")
     outcome.line("  a: fake device (")
     outcome.line("collected 11 items / 5 deselected / 6 selected")
     outcome.line("[6/6] bench_")
@@ -399,7 +399,7 @@ def test_listings_reach_no_host(project: Project) -> None:
 def test_several_devices_of_a_host_are_measured_side_by_side(project: Project) -> None:
     words = ("--tx", "2*popen//id=a//env:IPUBENCH_FAKE_COUNT=2")
     outcome = project.run(*words).assert_code(0)
-    outcome.line("fleet of 2 members:")
+    outcome.line("fleet of 2 workers:")
     assert set(hosts_of(project).values()) == {"a.0", "a.1"}
     found = {
         record["host"]: record["device"]["details"]["device_id"]
