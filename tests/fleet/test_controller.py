@@ -116,7 +116,7 @@ class Node:
     """A worker as pytest-xdist has it."""
 
     def __init__(self, name: str) -> None:
-        self.gateway = SimpleNamespace(spec=SimpleNamespace(member=name))
+        self.gateway = SimpleNamespace(spec=SimpleNamespace(worker=name))
         self.sent: List[str] = []
 
     def send_runtest_some(self, indices: List[int]) -> None:
@@ -132,14 +132,14 @@ def distributing(most_losses: int, restarts: Optional[str] = None) -> Tuple[Any,
         option=given_options(maxworkerrestart=restarts, each_host=False),
         stash={run_key: mock.Mock(baseline=None)},
     )
-    intake = mock.Mock(has_ended=lambda key: False)
+    controller = mock.Mock(has_ended=lambda key: False)
     items: List[Any] = [SimpleNamespace(nodeid=case, stash={}) for case in CASES]
-    made = Distribution(config, crew, intake)
+    made = Distribution(config, crew, controller)
     made.items = items
     nodes = [Node(name) for name in names]
     for node in nodes:
         come(made, node)
-    return made, intake.failed, nodes
+    return made, controller.failed, nodes
 
 
 def come(made: Distribution, node: Node) -> None:
@@ -157,7 +157,7 @@ def test_a_case_that_ends_a_worker_here_fails_and_the_worker_comes_back() -> Non
     come(made, again)
     assert (again.sent, b.sent) == (["three"], ["two"])
     assert made.lost(again, "killed", None)  # for the case, not for the worker
-    assert not made.away
+    assert not made.lost_workers
 
 
 def test_a_case_of_a_lost_host_goes_to_another_and_then_fails() -> None:
@@ -179,7 +179,7 @@ def test_a_host_that_is_lost_again_and_again_is_given_up(
         assert made.lost(a, "cut", None) == (number + 1 < losses)
         a = Node("a")
         made.add_node(a)
-    assert made.away == {"a": "cut"}
+    assert made.lost_workers == {"a": "cut"}
     made.failed_to_start(b, "gone")
     assert made.tests_finished or failed.called
 
@@ -213,7 +213,7 @@ def test_a_worker_says_how_its_session_was_ended(given: Optional[int], code: int
 
 def test_a_worker_ends_once_its_controller_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     worker = Worker.__new__(Worker)
-    worker.output, worker.heard = {}, 0.0
+    worker.output, worker.last_message = {}, 0.0
     now = [0.0]
     clock = SimpleNamespace(
         monotonic=lambda: now[0], sleep=lambda seconds: now.append(now.pop() + seconds)

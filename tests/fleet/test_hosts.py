@@ -79,7 +79,7 @@ def test_a_command_reaches_the_hosts_shell_as_it_is(
         ("host env:=x", "line 1: env: needs a name"),
         ("popen chdir=~nobody-at-all/x", "line 1: ~nobody-at-all has no home folder"),
         ("2*popen id=a\npopen id=a.0", "line 2: a.0 is there twice"),
-        ("# nobody", "the file names no host"),
+        ("# nobody", "the file lists no host"),
     ],
 )
 def test_mistakes_are_named_with_their_line(tmp_path: Path, text: str, message: str) -> None:

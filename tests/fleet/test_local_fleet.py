@@ -142,7 +142,7 @@ def test_each_host_measures_each_case_and_a_slow_one_is_named(project: Project) 
     assert cases == 3 * len({name.rpartition("@")[0] for name in project.records()}) >= 9
     outcome.line(f"[{cases}/{cases}] ")
     outcome.line("b is 20.")
-    outcome.line("% slower than is usual among the hosts of its kind, over")
+    outcome.line("% slower than the median of hosts of its kind, over")
     assert "faster than" not in outcome.text
     # What each says at the end is its own.
     said = [line for line in outcome.text.splitlines() if "beta was compiled" in line]
@@ -250,7 +250,7 @@ def test_what_is_done_is_kept_after_ctrl_c_and_resume_goes_on(project: Project) 
     assert len(project.journals()) == 1
 
 
-def test_members_end_with_a_controller_that_is_killed(project: Project) -> None:
+def test_workers_end_with_a_controller_that_is_killed(project: Project) -> None:
     pids = project.folder / "pids"
     once(
         project,
@@ -262,10 +262,10 @@ def test_members_end_with_a_controller_that_is_killed(project: Project) -> None:
     while not pids.exists() or not pids.read_text().endswith("\n"):
         assert time.monotonic() < until and run.is_running()
         time.sleep(0.05)
-    member = int(pids.read_text())
+    worker = int(pids.read_text())
     run.send_signal(signal.SIGKILL)
     run.wait()
-    while os.path.exists(f"/proc/{member}") and not _zombie(member):
+    while os.path.exists(f"/proc/{worker}") and not _zombie(worker):
         assert time.monotonic() < until
         time.sleep(0.05)
 
@@ -284,12 +284,15 @@ def _zombie(pid: int) -> bool:
         (("--hosts=hosts.txt", "--against=git:HEAD"), "--against with several hosts: "),
         (("--hosts=hosts.txt", "--within=1min"), "--within with several hosts: "),
         (("--hosts=hosts.txt", "--each-host", "--baseline-save=x"), "leave out --each-host"),
-        (("--tx", "popen//python=/bin/false//id=a"), "a: no Python of it answers; this shows more"),
+        (
+            ("--tx", "popen//python=/bin/false//id=a"),
+            "a: its Python does not answer; this shows more",
+        ),
         (("--tx", "2*popen//id=a"), "a.0: 2* asks for more devices than it has (1 of fake)"),
         (("--device=cpu", "--tx", "2*popen//id=a"), "2* asks for more devices than it has (1 of"),
         (
             ("-d", "--tx", "popen//id=a//python=/none"),
-            "a: no Python of it answers; this shows more",
+            "a: its Python does not answer; this shows more",
         ),
         (("--hosts=hosts.txt", "--baseline=none"), "there is no baseline "),
         (("--hosts=hosts.txt", "--set=flavour=bad"), "flavour"),
