@@ -1,4 +1,4 @@
-"""Run a command and record what it reports."""
+"""Runs a command and records its figures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
 from ipubench.plugins.record.statistics import latency
 from ipubench.plugins.record.text import safe_name
 
-#: What a record says of its compilation: it is part of the command.
+#: The record's value for the compilation, which the command includes.
 WITHIN = "within the command"
 
 
@@ -63,8 +63,8 @@ class CommandMeter:
         record = self._record(config, ran, results)
         record["contention"] = others.describe_at_once(len(results.rounds))
         seconds = self._replay(results.rounds, record)
-        if seconds:  # none with --benchmark-disable
-            # A command's processes have ended: there is nothing to let go of.
+        if seconds:  # empty with --benchmark-disable
+            # A command has ended with its processes, so there is nothing to release.
             self.case_run.finish(record, release=lambda: None)
 
     def _environment(self, config: SpecConfig) -> Dict[str, str]:
@@ -84,7 +84,7 @@ class CommandMeter:
     def _logs(self) -> Path:
         """Return a folder for the output, which stays with the results.
 
-        Cases of two files may have one name, so the file has a part in it.
+        Its path contains the file's name, because cases of two files may share a name.
         """
         journal = self.run.path.stem
         root = user_path(options_of(self.config).results_dir).absolute()
@@ -124,8 +124,8 @@ class CommandMeter:
                 "file": self.entry.file,
                 "entry": self.entry.name,
                 "variant": config.name,
-                # No variable is replaced, and no secret is kept.
-                "command": mask_words(command.words_of(config, {})),
+                # Without the values of variables, and with secrets masked.
+                "command": mask_words(command.arguments_of(config, {})),
                 "folder": str(self.entry.folder),
                 "seconds": ran.seconds,
                 "git": host_process.git_revision(self.entry.folder),
@@ -139,14 +139,14 @@ class CommandMeter:
         }
 
     def _replay(self, rounds: List[float], record: Dict[str, Any]) -> List[float]:
-        """Put the rounds into pytest-benchmark's statistics: a clock shows each one's seconds."""
+        """Add the rounds to pytest-benchmark's statistics, with a clock that replays them."""
 
         def before_round(shown: List[float]) -> None:
             if len(shown) == len(rounds):
                 raise EnoughRounds
 
-        # It is read twice in a round. From zero each time: a sum of many would round the small ones
-        # away.
+        # Each round reads the clock twice. It starts from zero, because a running sum would lose
+        # the precision of short rounds.
         moments = [moment for seconds in rounds for moment in (0.0, seconds)]
         return pytest_benchmark_adapter.run_rounds(
             self.case_run.benchmark,

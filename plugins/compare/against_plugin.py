@@ -254,7 +254,7 @@ def what_is_compared(run: Run, items: List[pytest.Item]) -> List[str]:
     there = given if environment.revision is not None else environment.python
     cases = [item for item in items if case_of(item) is not None]
     time = [most_time(run.config, cases)] if cases else []
-    return [f"against {there}: {against.words()}", *time]
+    return [f"against {there}: {against.description()}", *time]
 
 
 def most_time(config: pytest.Config, cases: Sequence[pytest.Item]) -> str:
@@ -281,4 +281,4 @@ def add_closing_lines(run: Run) -> None:
         run.closing.append(
             f"{cases} measured in alternating processes, not in alternating rounds: {why}"
         )
-    run.closing.append(f"versions there and here: {against.words()}")
+    run.closing.append(f"versions there and here: {against.description()}")

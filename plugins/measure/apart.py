@@ -101,7 +101,7 @@ def _measure(item: pytest.Function) -> None:
     # The cases of this process have added their flags to the environment.
     variables = {TF_FLAGS: run.exported_flags}
     with _results_folder(item) as folder, run.bounds.lifted():
-        case = RemoteCase(run, item.nodeid, words=arguments, variables=variables)
+        case = RemoteCase(run, item.nodeid, arguments=arguments, variables=variables)
         ended = case.run(folder)  # without a time limit, as here
     results = ended.results
     run.closing += [line for line in results.end.get("closing", ()) if line not in run.closing]

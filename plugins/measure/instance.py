@@ -71,7 +71,7 @@ def direct_instances(run: Run) -> None:
 def instance_command(run: Run, nodeid: str, address: str, cache_dir: Path) -> List[str]:
     """Return the command that runs one case as an instance of the run at an address."""
     own = run.selection.folders.get(nodeid, "")
-    case = RemoteCase(run, nodeid, words=looking_inside_arguments(run.config, own))
+    case = RemoteCase(run, nodeid, arguments=looking_inside_arguments(run.config, own))
     return case.command(Path(options_of(run.config).results_dir).absolute(), cache_dir, address)
 
 

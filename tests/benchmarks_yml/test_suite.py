@@ -180,7 +180,7 @@ def test_each_way_to_fail_is_one_message(specs: Specs) -> None:
         "hangs_gen had not ended after 1 s (timeout)",
         "fails_gen ended with exit code 3 after",
         "standard error: this is the reason",
-        "words_gen: throughput: 'many' matched, which is no number",
+        "words_gen: throughput: 'many' matched, which is not a number",
         "few_gen: throughput: 4 values matched",
         "absent_gen cannot be started: No such file or directory: no-such-program",
     ):
@@ -207,7 +207,7 @@ def _alive(pid: int) -> bool:
     [
         (["-k", "unset"], "$NOBODY_SETS_THIS"),
         (["-k", "plain", "--dataset-dir=~no-such-user/x"], "~no-such-user/x"),
-        (["-k", "plain", "--set=size=4"], "'size' is no parameter"),
+        (["-k", "plain", "--set=size=4"], "'size' is not a parameter"),
         (["-k", "plain", "--steps=3"], "--steps: "),
         (["-k", "plain", "--profile=out"], "--profile: "),
         (["-k", "same", "--set=b=2"], "same_gen_a_1_b_2"),
@@ -326,7 +326,7 @@ def test_the_example_of_the_documentation_can_be_collected(project: Project) -> 
 def test_each_entry_of_the_documents_runs_a_case_that_there_is(project: Project) -> None:
     file = ROOT / "docs" / "examples" / "benchmarks.yml"
     commands = [
-        template.words(template.fill(entry.command, variant), {})
+        template.split(template.fill(entry.command, variant), {})
         for entry in read_entries(file, "benchmarks.yml")
         for variant in entry.variants
     ]

@@ -44,7 +44,7 @@ def test_a_revision_has_our_interpreters_packages_after_its_own_and_no_repositor
 
 @pytest.mark.parametrize(
     ("answer", "said"),
-    [("exit 1", "it says nothing"), ("echo '[]'", r"\[\]"), ("echo '{}'", r"\{\}")],
+    [("exit 1", "it prints nothing"), ("echo '[]'", r"\[\]"), ("echo '{}'", r"\{\}")],
 )
 def test_what_is_no_interpreter_of_the_suite_is_refused(
     answer: str, said: str, tmp_path: Path

@@ -129,7 +129,7 @@ def test_a_key_that_some_cases_lack_leaves_those_out(project: Project) -> None:
         (["--steps=3", "--set=repeat=5"], "--steps=3: steps is given twice, also as repeat"),
         (["--set=steps=4,5"], "--set=steps: cases do not differ by steps; give one value"),
         (["--zero-values"], "--zero-values: kernels have it, and no selected case does"),
-        (["--data=fake"], "'fake' is none of synthetic, generated, real"),
+        (["--data=fake"], "'fake' is not one of synthetic, generated, real"),
         (["--device=ipu"], "--device=ipu needs the Poplar SDK"),
         (["--device=cpu", "--device-id=1"], "--device-id: a CPU has no number"),
         (["--baseline="], "--baseline= names nothing; give a value"),
