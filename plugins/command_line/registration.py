@@ -1,7 +1,7 @@
-"""Our options in pytest's parser: each as ``--ipubench-NAME``, and as ``--NAME`` if it is free.
+"""Adds our options to pytest's parser: as ``--ipubench-NAME``, and as ``--NAME`` if that is free.
 
 A plugin or a conftest.py may declare an option of the same name later than we do. So the short
-spellings are added when pytest has loaded the first files conftest.py.
+spellings are added after pytest has loaded the first conftest.py files.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ def add_options(parser: pytest.Parser, config: pytest.Config) -> None:
     for section in sections():
         for option in section.options:
             group.addoption(LONG + option.name, dest=option.dest, **option.hidden())
-    if not hasattr(config.option, GIVEN_UP):  # a worker has its controller's
+    if not hasattr(config.option, GIVEN_UP):  # a worker already has its controller's
         setattr(config.option, GIVEN_UP, [])
     files = [str(getattr(one, "__file__", "")) for one in config.pluginmanager.get_plugins()]
     if any(Path(file).name == "conftest.py" for file in files):
-        add_short(parser, config)  # one of them names us, and pytest is loading them
+        add_short(parser, config)  # a conftest.py has loaded this plugin
 
 
 def find_paths(config: pytest.Config, parser: pytest.Parser, args: List[str]) -> None:
-    """Tell pytest which words are paths, before it looks for conftest.py files there.
+    """Set the paths of the command line, before pytest looks for conftest.py files there.
 
-    It would take the value after a short spelling, which it does not have yet, for one.
+    Without our short spellings pytest would take the values after them for paths.
     """
     short = {f"--{option.name}" for section in sections() for option in section.options}
     short -= _names_in(parser).keys()
-    words = [LONG + word[2:] if word.split("=")[0] in short else word for word in args]
+    long = [LONG + given[2:] if given.split("=")[0] in short else given for given in args]
     try:
-        found = parser.parse_known_args(words, namespace=copy.copy(config.option))
+        found = parser.parse_known_args(long, namespace=copy.copy(config.option))
     except pytest.UsageError:
-        return  # pytest shows it when it knows all options
+        return  # pytest reports it later
     config.known_args_namespace.file_or_dir = found.file_or_dir
 
 
 def add_short(parser: pytest.Parser, config: pytest.Config) -> None:
-    """Add the short spellings that are free, and note the others."""
+    """Add the short spellings that are free, and record those that are taken."""
     names, group = _names_in(parser), parser.getgroup(GROUP)
     given_up = []
     for section in sections():
@@ -72,16 +72,16 @@ def add_short(parser: pytest.Parser, config: pytest.Config) -> None:
 
 
 def _names_in(parser: pytest.Parser) -> Dict[str, str]:
-    """Return all options that the parser has, and under which names pytest keeps their values."""
+    """Return all options of the parser -> their names in ``config.option``."""
     groups = [*getattr(parser, "_groups", ()), getattr(parser, "_anonymous", None)]
     found = [option for group in groups for option in getattr(group, "options", ())]
     return {name: option.dest for option in found for name in option.names()}
 
 
 def withdraw_short(parser: pytest.Parser) -> None:
-    """Make room for a conftest.py that pytest loads later, after it has read the command line.
+    """Remove our options from the parser, so that a conftest.py loaded later can declare them.
 
-    pytest 9 keeps one argparse parser, which refuses a name that it has.
+    pytest 9 has a single argparse parser, which refuses a name twice.
     """
     declared = getattr(parser.optparser, "_option_string_actions", {})
     for name, action in list(declared.items()):
@@ -109,7 +109,7 @@ def show_help(config: pytest.Config) -> Optional[int]:
 
 
 def header(config: pytest.Config) -> Optional[str]:
-    """Return the line about the short spellings that others have."""
+    """Return a line about our short spellings that other plugins have taken."""
     given_up = options_of(config).given_up
     if not given_up:
         return None

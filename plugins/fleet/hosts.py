@@ -124,7 +124,7 @@ def _parse(fields: Sequence[str], where: str) -> Tuple[HostSpec, str]:
         raise FleetError(f"{where}: {unknown[0]} is not an option of a host; there are: {known}")
     empty = [key for key, value in given.items() if not value]
     if empty:
-        raise FleetError(f"{where}: {empty[0]}= names nothing")
+        raise FleetError(f"{where}: {empty[0]}= is empty")
     if not all(re.fullmatch(r"\w+", key) for key in environment):
         raise FleetError(f"{where}: env: needs a name, as in env:NAME=VALUE")
     name = given.get("id") or address.split("@")[-1] or platform.node() or "here"

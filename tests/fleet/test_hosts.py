@@ -71,7 +71,7 @@ def test_a_command_reaches_the_hosts_shell_as_it_is(
         ("\n0*host", "line 2: 0* is not a number of devices"),
         ("x*host", "line 1: x* is not a number of devices"),
         ("host\nhost", "line 2: host is there twice"),
-        ("host python=", "line 1: python= names nothing"),
+        ("host python=", "line 1: python= is empty"),
         ("-oProxyCommand=x", "line 1: a host begins with its address"),
         ("socket=1.2.3.4:8888", "line 1: a host begins with its address"),
         ("host id='a b'", "line 1: 'a b' cannot name a host"),

@@ -132,10 +132,10 @@ def test_a_key_that_some_cases_lack_leaves_those_out(project: Project) -> None:
         (["--data=fake"], "'fake' is not one of synthetic, generated, real"),
         (["--device=ipu"], "--device=ipu needs the Poplar SDK"),
         (["--device=cpu", "--device-id=1"], "--device-id: a CPU has no number"),
-        (["--baseline="], "--baseline= names nothing; give a value"),
-        (["--against=git:main", "--against-setup="], "--against-setup= names nothing; give a"),
+        (["--baseline="], "--baseline= is empty; give a value"),
+        (["--against=git:main", "--against-setup="], "--against-setup= is empty; give a"),
         (["--profile=reports", "--baseline-save=x"], "--profile times nothing; leave one of them"),
-        (["--describe", "--dry-run"], "--describe and --dry-run each list something else"),
+        (["--describe", "--dry-run"], "--describe and --dry-run list different things"),
         (["-p", "no:benchmark"], "builds on pytest-benchmark, which is not loaded"),
     ],
 )
