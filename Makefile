@@ -30,7 +30,7 @@ STAMP38 := $(VENV38)/.installed
 VENV26 := .venv26
 STAMP26 := $(VENV26)/.installed
 
-.PHONY: setup bench check test test-avx2 test38 tf26 nightly gate-study fuzz chaos lint docs pins format clean
+.PHONY: setup bench check test test-avx2 test38 tf26 nightly gate-study fuzz chaos lint docs schema pins format clean
 
 setup: $(STAMP)
 
@@ -159,6 +159,10 @@ lint: setup docs
 # The pages of docs/ as a site in site/; a broken link or a page out of the navigation is an error.
 docs: setup
 	$(BIN)/mkdocs build --strict
+
+# The JSON schema of baselines, after a change of the types in plugins/record/structs.py.
+schema: setup
+	$(BIN)/python -m scripts.schema
 
 # The pinned versions and the hashes of their files. ALSO=WHEEL is PyTorch's build for CPUs, which is
 # not on the package index; UPGRADE=1 takes the newest versions.

@@ -16,7 +16,6 @@ import pytest
 from ipubench.fixtures.machine.garbage import exit_without_garbage_collection
 from ipubench.fixtures.poplar.options import TF_FLAGS
 from ipubench.plugins.baseline import history
-from ipubench.plugins.baseline.runs import why_damaged
 from ipubench.plugins.benchmarks_yml import plugin as benchmarks_yml
 from ipubench.plugins.command_line import refusals
 from ipubench.plugins.compare import (
@@ -116,7 +115,7 @@ def pytest_collection_modifyitems_last(config: pytest.Config, items: List[pytest
     functions.refuse_idle_options(config, items, run.selection)
     order.sort_cases(config, items)
     controller.leave_out_larger(config, items, run.selection)
-    journal.start_run(run, items, why_damaged)
+    journal.start_run(run, items)
 
 
 # Runs before pytest's terminal, registered later, shows the header.

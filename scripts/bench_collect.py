@@ -1,10 +1,10 @@
-"""What does the plugin cost a project whose tests measure nothing?
+"""Measure what the plugin costs a project whose tests measure nothing.
 
     python -m scripts.bench_collect [--tests=550] [--turns=7]
 
-Collects the tests of an empty project with pytest alone, with pytest-benchmark, and with the plugin
-as well, in turns; then the same number of benchmarks, run with --benchmark-disable. Prints the
-least CPU time of each, and its ratio to pytest-benchmark's.
+Collects the tests of an empty project three times: with pytest alone, with pytest-benchmark, and
+with the plugin too. Then runs the same number of benchmarks with --benchmark-disable. The variants
+alternate. Prints the least CPU time of each and its ratio to pytest-benchmark's.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def cpu_seconds(folder: Path, *words: str) -> float:
 
 
 def compare(text: str, count: int, turns: int, words: List[str], sides: List[str]) -> None:
-    """Print the CPU time of each side, which take turns."""
+    """Print the CPU time of each variant; the variants alternate."""
     with tempfile.TemporaryDirectory() as name:
         for number in range(0, count, 50):
             tests = "\n".join(text.format(one) for one in range(min(50, count - number)))
@@ -60,7 +60,7 @@ def compare(text: str, count: int, turns: int, words: List[str], sides: List[str
 
 
 def main() -> None:
-    """Compare both ways."""
+    """Run both comparisons."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--tests", type=int, default=550)
     parser.add_argument("--turns", type=int, default=7)

@@ -1,12 +1,11 @@
-"""Does the reported throughput agree with a bare loop around the same work?
+"""Compare the reported throughput with a bare loop around the same work.
 
     pytest scripts/bench_overhead.py --budget=0.4
 
-Each repeat measures a case with the meter and with a loop written here, one after the other in
-turns, in one process, over the same weights and buffers, a canary before each round in both. For
-PyTorch and ONNX Runtime the compiled code is the same too; for TensorFlow the bare loop is a
-tf.function of its own around the work of a batch. The end shows the median of the ratios
-reported / bare for each case.
+Each repeat measures a case twice in one process, with the meter and with a loop written here, over
+the same weights and buffers. A canary runs before each round in both. PyTorch and ONNX Runtime run
+the same compiled code in both; for TensorFlow the bare loop is another tf.function around the work
+of a batch. At the end, the median ratio reported / bare is printed for each case.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.output import uncaptured
 from ipubench.fixtures.runtimes.step import Step
-from ipubench.plugins.record.record import record_of
 from ipubench.plugins.state import run_of
 from scripts.steps import kernel_cases, runtime_name, step_of
 
@@ -34,17 +32,17 @@ ROUND_SECONDS = 0.1
 
 
 class Prepared(Step):
-    """A step that is built and compiled already, and stays open: both sides run the same one."""
+    """A step that is already built and compiled and stays open, so both loops run the same one."""
 
     def __init__(self, step: Any) -> None:
         self.step = step
         self.feed = step.feed
 
     def build(self) -> None:
-        """Done before."""
+        """Do nothing: the step is built."""
 
     def compile(self) -> bool:
-        """Done before."""
+        """Do nothing: the step is compiled."""
         return False
 
     def __call__(self) -> None:
@@ -62,7 +60,7 @@ class Prepared(Step):
 def bare_rate(
     run: Callable[[int], object], canary: Callable[[], None], items: float, seconds: float
 ) -> float:
-    """Return items per second: the median round of a plain loop that lasts ``seconds``."""
+    """Return items per second in the median round of a plain loop that lasts ``seconds``."""
     run(1)
     start = time.perf_counter()
     run(1)
@@ -81,7 +79,7 @@ def bare_rate(
 
 @pytest.fixture(scope="session")
 def ratios(request: pytest.FixtureRequest) -> Iterator[Dict[str, List[float]]]:
-    """Ratios by case, shown at the end."""
+    """Collect ratios by case and print them at the end."""
     found: Dict[str, List[float]] = {}
     yield found
     with uncaptured(request.config):
@@ -95,16 +93,16 @@ def ratios(request: pytest.FixtureRequest) -> Iterator[Dict[str, List[float]]]:
 
 @dataclasses.dataclass
 class Ready:
-    """A built and compiled step, and the bare loop over it."""
+    """A built and compiled step and its bare loop."""
 
     step: Any
     items: float
-    run: Callable[[int], object]  # runs so many batches
+    run: Callable[[int], object]  # runs a number of batches
 
 
 @pytest.fixture(scope="session")
 def prepared() -> Iterator[Dict[str, Ready]]:
-    """Steps by case: all repeats of a case run the same one."""
+    """Keep one step per case for all repeats."""
     found: Dict[str, Ready] = {}
     yield found
     for ready in found.values():
@@ -114,7 +112,7 @@ def prepared() -> Iterator[Dict[str, Ready]]:
 def compare(
     name: str, repeat: int, ready: Ready, meter: Any, ratios: Dict[str, List[float]]
 ) -> None:
-    """Measure both ways, in turns, and keep the ratio."""
+    """Measure with the meter and with the loop, alternating, and store the ratio."""
     seconds = options_of(meter.config).budget
     canary, bare = ready.step.canary(), 0.0
     if repeat % 2:
@@ -123,7 +121,7 @@ def compare(
     if not repeat % 2:
         bare = bare_rate(ready.run, canary, ready.items, seconds)
     results = run_of(meter.config).results
-    reported = record_of(results.benchmarks[meter.item.nodeid])["throughput"]["median"]
+    reported = results.benchmarks[meter.item.nodeid].record.throughput.median
     ratios.setdefault(name, []).append(reported / bare)
 
 
@@ -141,7 +139,7 @@ def bench_resnet50(
 
 
 def network_loop(step: Any) -> Callable[[int], object]:
-    """Return a loop of our own over the step's compiled network and its input buffers."""
+    """Return a bare loop over the step's compiled network and its input buffers."""
     import torch
 
     step._inputs = inputs = step._source()
@@ -177,14 +175,14 @@ def bench_kernel(
 
 
 def tensorflow_loop(step: Any) -> Callable[[int], object]:
-    """Return a loop of our own in TensorFlow over the step's work and input buffers."""
+    """Return a bare TensorFlow loop over the step's work and input buffers."""
     import tensorflow as tf
 
     @tf.function(jit_compile=step.describe()["xla"] or None)
     def loop(batches: Any) -> Any:
         index, total = tf.constant(0), tf.constant(0.0)
         while index < batches:
-            # One batch after the other, as on a device.
+            # One batch at a time, as on a device.
             tf.autograph.experimental.set_loop_options(parallel_iterations=1)
             batch = {name: ring[index % ring.shape[0]] for name, ring in step.ring.items()}
             total += step._process(batch)
@@ -195,7 +193,7 @@ def tensorflow_loop(step: Any) -> Callable[[int], object]:
 
 
 def onnx_loop(step: Any) -> Callable[[int], object]:
-    """Return a loop of our own over the session or the modules that the step's engine runs."""
+    """Return a bare loop over the session or the modules that the step's engine runs."""
     engine = step.engine
     if step.describe()["engine"] == "onnxruntime":
         calls = engine._bound(engine._session)

@@ -1,4 +1,4 @@
-"""Hooks of MkDocs (mkdocs.yml): a search that works from the disk, and colours for code."""
+"""Hooks of MkDocs (mkdocs.yml): a search that works from disk, and code highlighting."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pygments.formatters import HtmlFormatter
 
 
 def on_post_build(config: Any) -> None:
-    """Write the search index as a script, because a page on the disk cannot fetch JSON."""
+    """Write the search index as a script, because a page on disk cannot fetch JSON."""
     site = Path(config["site_dir"])
     index = (site / "search" / "search_index.json").read_text(encoding="utf-8")
     (site / "search" / "index.js").write_text(f"searchIndex = {index};\n", encoding="utf-8")

@@ -1,8 +1,8 @@
-"""Which loops of an HLO text Poplar turns into repeats, whose condition no device evaluates.
+"""Find the loops of an HLO text that Poplar turns into repeats without a condition.
 
 The rules are those of graphcore/tensorflow, compiler/plugin/poplar/driver/passes
-(while_loop_condition_simplify.cc, while_loop_to_repeat_simplify.cc), after calls are inlined and
-what nobody reads has gone.
+(while_loop_condition_simplify.cc, while_loop_to_repeat_simplify.cc), after inlining and removal of
+dead code.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ INSTRUCTION = re.compile(r"\s+(ROOT )?%?([\w.\-]+) = (?:\(.*?\)|\S+) ([a-z][\w\-
 
 
 class Instruction(NamedTuple):
-    """One line: what it computes, the names in it, operands first, and its text."""
+    """One line: its operation, the names in it, operands first, and its text."""
 
     opcode: str
     names: List[str]
@@ -28,7 +28,7 @@ class Instruction(NamedTuple):
 
 
 class Module:
-    """The instructions by name, which are unique, and each computation's result."""
+    """The instructions by their unique names, and each computation's result."""
 
     def __init__(self, text: str) -> None:
         self.code: Dict[str, Instruction] = {}
@@ -45,12 +45,12 @@ class Module:
                     self.roots[within] = found[2]
 
     def _read(self, name: str) -> Instruction:
-        """Return what makes a value, past what changes none: simplification takes it out."""
+        """Return the instruction that makes a value, past those that change nothing."""
         one = self.code[name]
         return self._read(one.names[0]) if one.opcode in ("reshape", "copy") else one
 
     def loops(self) -> List[Tuple[str, str]]:
-        """Return (name, why it stays a while, or "") of each loop."""
+        """Return (name, why it stays a while loop, or "") for each loop."""
         whiles = [(name, one) for name, one in self.code.items() if one.opcode == "while"]
         return [(name, self._why_not(one)) for name, one in whiles]
 
@@ -72,7 +72,7 @@ class Module:
         return ""
 
     def _counters(self, name: str) -> Optional[List[int]]:
-        """Return the counters that a condition compares with a constant; None for another."""
+        """Return the counters that a condition compares with a constant, or None."""
         one = self._read(name)
         if one.opcode == "get-tuple-element" and self._read(one.names[0]).opcode == "call":
             results = self._read(self.roots[self._read(one.names[0]).attribute("to_apply")])
@@ -88,7 +88,7 @@ class Module:
         return None
 
     def _counter(self, name: str) -> Optional[int]:
-        """Return the place in the loop's tuple that a value is read from."""
+        """Return the index in the loop's tuple that a value is read from."""
         one = self._read(name)
         read = one.opcode == "get-tuple-element" and self._read(one.names[0]).opcode == "parameter"
         return int(one.attribute("index")) if read else None

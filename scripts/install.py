@@ -1,11 +1,11 @@
-"""Install what a file of constraints pins, checked by its hashes, and then the project itself.
+"""Install what a file of constraints pins, checked by its hashes, and then the project.
 
     .venv/bin/python scripts/install.py constraints/py311.txt
 
-Run by the Python that is to have it, with nothing but the standard library. uv installs, and pip
-where uv fails. Neither can check hashes and install a project in place at once, so these are two
-steps. What is built here is built by the pinned setuptools, which is installed first: a build in an
-environment of its own would fetch another one, whose hash nobody knows.
+Run it with the Python to install into; it needs only the standard library. uv installs, or pip if
+uv fails. Neither can check hashes and install a project in place at once, so these are two steps.
+The pinned setuptools, which is installed first, builds what has to be built here: an isolated build
+would fetch another one without a known hash.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ UV = (sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", sys.e
 HASHED = ("--no-build-isolation", "--require-hashes", "--no-deps", "--requirement")
 BUILDING = ("setuptools", "wheel")
 EXTRAS = "suite,torch,tensorflow,onnx,serving,report,dev"
-#: Settings of pip, and the variables that tell uv the same.
+#: pip's settings, and uv's variables for the same.
 SETTINGS = {
     "index-url": "UV_DEFAULT_INDEX",
     "extra-index-url": "UV_INDEX",
@@ -41,7 +41,7 @@ SETTINGS = {
     "cert": "SSL_CERT_FILE",
     "proxy": "ALL_PROXY",
 }
-#: For own operations in C++, for notebooks, for Intel's GPUs, and to test the packages: 0.6 GB.
+#: Not needed: packages for C++ extensions, notebooks, Intel's GPUs and tests of packages, 0.6 GB.
 UNUSED = (
     "tensorflow/include",
     "clang/native",
@@ -56,7 +56,7 @@ UNUSED = (
     "openvino/libs/libopenvino_intel_[gn]pu_plugin.so",
     "openvino/libs/cache.json",
 )
-#: What the suite imports, compiled before the first run: one process for each line.
+#: Imports to compile before the first run, one process per line.
 COMPILED = (
     "numpy, scipy, pytest, torch, torch._dynamo, torch._inductor.compile_fx",
     "tensorflow, tf_keras, tensorflow_probability, openvino, onnxruntime, tritonclient.grpc",
@@ -64,10 +64,10 @@ COMPILED = (
 
 
 class Installer:
-    """Runs uv, and pip from uv's first failure on."""
+    """Runs uv, and pip after uv's first failure."""
 
     def __init__(self) -> None:
-        """Fetch uv by its hash, and no other than a built one."""
+        """Fetch a wheel of uv, checked by its hash."""
         fetched = run(*PIP, "--only-binary=:all:", *HASHED, str(UV_FILE))
         self.settings = {} if fetched.returncode else uv_settings()
         self.uses_uv = not fetched.returncode
@@ -75,7 +75,7 @@ class Installer:
             fell_back(fetched)
 
     def install(self, *words: str) -> None:
-        """Install; end with pip's exit code where pip fails too."""
+        """Install. Exits with pip's exit code if pip fails too."""
         if self.uses_uv:
             answer = run(*UV, *words, **self.settings)
             if not answer.returncode:
@@ -85,14 +85,14 @@ class Installer:
         pip(*words)
 
     def could_install(self, *words: str) -> bool:
-        """Tell whether uv or pip, which may know more places, found it all and installed it."""
+        """Return whether uv, or pip, which may know more indexes, installed everything."""
         if self.uses_uv and not run(*UV, *words, **self.settings).returncode:
             return True
         return not run(*PIP, *words).returncode
 
 
 def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a program that says nothing here."""
+    """Run a program without output."""
     return subprocess.run(
         words,
         cwd=str(ROOT),
@@ -105,14 +105,14 @@ def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 
 def pip(*words: str) -> None:
-    """Run pip; end with its exit code where it fails."""
+    """Run pip. Exits with its exit code if it fails."""
     code = subprocess.run([*PIP, *words], cwd=str(ROOT), check=False).returncode
     if code:
         sys.exit(code)
 
 
 def fell_back(answer: subprocess.CompletedProcess[str]) -> None:
-    """Say that pip installs instead of uv, and why."""
+    """Print that pip installs instead of uv, and why."""
     lines = [line.strip() for line in answer.stderr.splitlines() if line.strip()]
     lines = [line for line in lines if not line.lower().startswith("warning")]
     reason = lines[0] if lines else f"exit code {answer.returncode}"
@@ -120,8 +120,8 @@ def fell_back(answer: subprocess.CompletedProcess[str]) -> None:
 
 
 def uv_settings() -> Dict[str, str]:
-    """Return pip's settings as uv's variables: uv reads none of pip's."""
-    # pip looks into all indexes; which file is the right one, its hash says.
+    """Return pip's settings as variables for uv, which reads none of pip's."""
+    # pip searches all indexes and picks the file by its hash.
     found = {"UV_INDEX_STRATEGY": "unsafe-best-match"}
     text = run(sys.executable, "-m", "pip", "config", "list").stdout
     for section in ("global", "install", ":env:"):  # the last one counts
@@ -133,7 +133,7 @@ def uv_settings() -> Dict[str, str]:
 
 
 def main() -> None:
-    """Install; the file's first line says which Python it is for."""
+    """Install; the file's first line names its Python version."""
     file = ROOT / sys.argv[1]
     text = file.read_text(encoding="utf-8")
     pinned_for = re.search(r"For Python (\d+)\.(\d+)", text)
@@ -141,7 +141,7 @@ def main() -> None:
     if pinned_for is not None and version < tuple(map(int, pinned_for.groups())):
         print(
             f"{file.name} is for Python {'.'.join(pinned_for.groups())}; on this older one "
-            "pip looks for the same versions, and NO HASH IS CHECKED of what it installs",
+            "pip looks for the same versions, and its files are installed WITHOUT A HASH CHECK",
             flush=True,
         )
         without_hashes(text)
@@ -165,10 +165,10 @@ def main() -> None:
 
 
 def has_builds_for_cpus(installer: Installer) -> bool:
-    """Install the smaller builds of PyTorch and TensorFlow, where PyTorch's is found."""
+    """Install the smaller builds of PyTorch and TensorFlow, if PyTorch's is found."""
     if not installer.could_install(*HASHED, str(CPU_FILE)):
         return False
-    if is_installed("tensorflow"):  # of an earlier set-up; the two own the same files
+    if is_installed("tensorflow"):  # from an earlier setup; the two own the same files
         names = ("tensorflow", "tensorflow-cpu")
         run(sys.executable, "-m", "pip", "uninstall", "--yes", *names)
         return installer.could_install(*HASHED, str(CPU_FILE))
@@ -176,19 +176,19 @@ def has_builds_for_cpus(installer: Installer) -> bool:
 
 
 def without_cuda(text: str) -> str:
-    """Return constraints without what the builds for CPUs are there for."""
+    """Return constraints without the packages that only CUDA builds need."""
     return re.sub(r"^(torch|tensorflow)==.*(\n .*)*\n", "", text, flags=re.MULTILINE)
 
 
 def what_builds(text: str) -> str:
-    """Return the entries of constraints that build the others, each with its hashes."""
+    """Return the entries of the build tools in a file of constraints, each with its hashes."""
     names = "|".join(BUILDING)
     entries = re.finditer(rf"^({names})==.*(\n .*)*\n", text, re.MULTILINE)
     return "".join(entry.group() for entry in entries)
 
 
 def without_hashes(text: str) -> None:
-    """Let pip choose, within the versions of a file."""
+    """Let pip choose within a file's versions."""
     lines: List[str] = re.findall(r"^[A-Za-z0-9_.-]+==[^\s;\\]+", text, re.MULTILINE)
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as constraints:
         constraints.write("\n".join(lines) + "\n")
@@ -199,7 +199,7 @@ def without_hashes(text: str) -> None:
 
 
 def is_installed(name: str) -> bool:
-    """Tell whether a package is installed."""
+    """Return whether a package is installed."""
     try:
         importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -208,7 +208,7 @@ def is_installed(name: str) -> bool:
 
 
 def needs_cuda() -> bool:
-    """Tell whether PyTorch is the build of the package index, which needs CUDA's libraries."""
+    """Return whether PyTorch is the package index's build, which needs CUDA's libraries."""
     return (
         sys.platform == "linux"
         and is_installed("torch")
@@ -217,7 +217,7 @@ def needs_cuda() -> bool:
 
 
 def compile_what_is_imported() -> None:
-    """Import what the suite does, so that Python compiles that: uv compiles nothing, or all."""
+    """Import what the suite imports, so Python compiles only that: uv compiles all or nothing."""
     variables = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     processes = [
         subprocess.Popen(
@@ -229,11 +229,11 @@ def compile_what_is_imported() -> None:
         for names in COMPILED
     ]
     for process in processes:
-        process.wait()  # A package that is not here ends one sooner.
+        process.wait()  # If a package is missing, the process ends earlier.
 
 
 def remove_unused() -> None:
-    """Remove large parts of packages that nothing here can use."""
+    """Remove large parts of packages that this project cannot use."""
     packages = Path(sysconfig.get_path("platlib"))
     for pattern in UNUSED:
         for path in list(packages.glob(pattern)):

@@ -1,8 +1,8 @@
-"""Read the traced programs of TensorFlow's IPU cases for what an IPU cannot do, or does slowly.
+"""Find what an IPU cannot do, or does slowly, in the traced programs of TensorFlow's IPU cases.
 
 ``python -m scripts.ipu_lint [NAME ...]`` traces each case (or those whose names contain a NAME)
-with the stand-in of tests/doubles for the SDK, on TensorFlow 2.6 as the SDK's, prints a table and
-ends with 1 where something was found. Nothing is compiled for an IPU.
+with tests/doubles standing in for the SDK, on TensorFlow 2.6 like the SDK's. It prints a table and
+exits with 1 if it finds something. Nothing is compiled for an IPU.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from tests.doubles.tensorflow_ipu.batch_norms import HALF_BATCH_NORM
 from tests.doubles.tensorflow_ipu.program import Extended
 from tests.doubles.tensorflow_ipu.record import ONE_OPERATION, STAND_IN, recorder
 
-#: compiler/plugin/poplar/kernels/poprand; TensorFlow's own for every device is GetAlg, a constant.
+#: compiler/plugin/poplar/kernels/poprand; on other devices TensorFlow uses GetAlg, a constant.
 KEYS = "StatelessRandomGetKeyCounter"
 RANDOM = {KEYS, "StatelessRandomGetAlg", "StatelessMultinomial"} | {
     f"Stateless{kind}{version}"
     for kind in ("RandomUniform", "RandomUniformInt", "RandomNormal", "TruncatedNormal")
     for version in ("", "V2")
 }
-#: The operations of our programs. XLA registers each of them for every device (tensorflow,
-#: compiler/tf2xla/kernels), and the SDK takes none away: look a new one up there and in
+#: The operations of our programs. XLA registers each for every device (tensorflow,
+#: compiler/tf2xla/kernels), and the SDK removes none. Look up a new one there and in
 #: compiler/plugin/poplar/driver/xla_ipu_common.cc.
 NAMES = """
     AddN AddV2 ArgMax AssignAddVariableOp AssignSubVariableOp AssignVariableOp BatchMatMulV2
@@ -63,21 +63,21 @@ OPERATIONS = RANDOM | set(NAMES.split())
 TYPES = {"int32", "int64", "float32", "float16", "bool", "resource", "variant"}
 OF_BYTES = {"Cast", "Identity", "Reshape", "ExpandDims", "BroadcastTo", "Placeholder"}
 WHILES = {"While", "StatelessWhile"}
-#: These pass on what another operation made.
+#: These pass through the output of another operation.
 PASSING = {"Placeholder", "PartitionedCall", "StatefulPartitionedCall", "Identity", "IdentityN"}
-#: XLA computes the first three when it compiles, and nothing reads the last outputs, which only a
-#: CPU's batch norm has.
+#: XLA computes the first three at compile time. The last are outputs that only a CPU's batch norm
+#: has, and nothing reads them.
 NO_SHAPE = PASSING | {"BroadcastGradientArgs", "Shape", "ShapeN", "ZerosLike", "FusedBatchNormV3"}
-#: What runs on the host, from within a program.
+#: Runs on the host, called from within a program.
 ON_HOST = {"PyFunc", "PyFuncStateless", "EagerPyFunc", "Print", "PrintV2", "Assert"}
 LARGEST_CONSTANT = 1 << 20
-#: The SDK's TensorFlow computes these in their inputs' type, stock TensorFlow in float32.
+#: The SDK's TensorFlow computes these in their input type, stock TensorFlow in float32.
 NOT_WIDENED = ("softmax_cross_entropy_with_logits", "moments")
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation, the functions that it is in, and the loops around it."""
+    """One operation, the functions that contain it, and the loops around it."""
 
     node: Any
     path: Tuple[str, ...]
@@ -85,18 +85,18 @@ class Operation:
 
     @property
     def stage(self) -> str:
-        """The stage of a pipeline that it is in; "" elsewhere."""
+        """The pipeline stage that contains it; "" outside a pipeline."""
         found = [name for name in self.path if "stage" in name]
         return found[0].split("stage")[1].split("_")[0] if found else ""
 
     @property
     def is_half_norm(self) -> bool:
-        """Whether it is the stand-in's call in place of a batch norm of half types."""
+        """Whether it is the stand-in's call for a batch norm of half types."""
         return any(HALF_BATCH_NORM in name for name in called_by(self.node))
 
     @property
     def is_widened(self) -> bool:
-        """Whether stock TensorFlow computes here in float32, and the SDK's does not."""
+        """Whether only stock TensorFlow, not the SDK's, computes this in float32."""
         return any(name in self.node.name for name in NOT_WIDENED)
 
     def __str__(self) -> str:
@@ -105,7 +105,7 @@ class Operation:
 
 @dataclass
 class Program:
-    """What one case gives an IPU. ``wide_norms``: the original's batch norms are float32, too."""
+    """One case's program for an IPU. ``wide_norms``: the original's batch norms are float32."""
 
     name: str
     concrete: Any
@@ -118,16 +118,16 @@ class Program:
         self.weights = {tuple(v.shape.as_list()) for v in self.concrete.graph.variables}
 
     def tensors(self) -> Iterator[Tuple[Operation, Any, int]]:
-        """Yield every tensor of numbers, with the operation that makes it, and its elements."""
+        """Yield every numeric tensor, with its operation and its number of elements."""
         for operation in self.operations:
             for tensor in operation.node.outputs:
                 if tensor.dtype.name not in ("resource", "variant"):
                     yield operation, tensor, tensor.shape.num_elements() or 0
 
     def largest(self) -> Dict[str, Tuple[int, int]]:
-        """Return stage -> bytes of its largest tensor beside weights, and of the original's.
+        """Return stage -> bytes of its largest tensor except weights, and of the original's.
 
-        The original holds what is floating in the type that it computes in.
+        The original stores floating-point values in its compute type.
         """
         wide = 4 if self.wide_norms or self.compute == "float32" else 2
         found: Dict[str, Tuple[int, int]] = {}
@@ -149,7 +149,7 @@ def operations(
 ) -> Iterator[Operation]:
     """Yield the operations of a graph and of the functions that it calls, once each.
 
-    Those that stand for the SDK's are left out, or are one call.
+    Stand-in code for the SDK's operations is left out, or counts as one call.
     """
     functions = {} if functions is None else functions
     seen = set() if seen is None else seen
@@ -172,7 +172,7 @@ def called_by(node: Any) -> List[str]:
     return found + [f.name for a in attributes if a.HasField("list") for f in a.list.func]
 
 
-# --- the checks: what each finds in a program ------------------------------------------------
+# --- the checks ------------------------------------------------------------------------------
 
 
 def unknown_operations(program: Program) -> List[str]:
@@ -187,7 +187,7 @@ def unknown_operations(program: Program) -> List[str]:
 
 
 def batch_norms(program: Program) -> Dict[str, int]:
-    """Return how many batch norms, forward and back, have which types: T/U."""
+    """Return the number of batch norms, forward and backward, for each pair of types T/U."""
     found: Dict[str, int] = Counter()
     for operation in program.operations:
         node = operation.node
@@ -199,15 +199,15 @@ def batch_norms(program: Program) -> Dict[str, int]:
 
 
 def cast_norms(program: Program) -> List[str]:
-    """Find batch norms that cast their images, unless the original's do."""
+    """Find batch norms that cast their images although the original's do not."""
     counts = {} if program.wide_norms else batch_norms(program)
     return [f"{n} batch norms are {t}" for t, n in counts.items() if len(set(t.split("/"))) > 1]
 
 
 def widened(program: Program) -> List[str]:
-    """Find activations that are cast to float32 where the case computes in float16.
+    """Find activations that are cast to float32 although the case computes in float16.
 
-    Images and sequences anywhere, and whatever a loop over time casts.
+    Checks images and sequences anywhere, and all casts in a loop over time.
     """
     found = []
     for operation, tensor, _ in program.tensors():
@@ -233,7 +233,7 @@ def larger_stages(program: Program) -> List[str]:
 
 
 def time_loops(program: Program) -> int:
-    """Return how many loops a program has within the SDK's."""
+    """Return how many loops a program has, besides the SDK's own."""
     return sum(o.node.type in WHILES and o.loops > 0 for o in program.operations)
 
 
@@ -250,7 +250,7 @@ def unregistered_random(program: Program) -> List[str]:
 
 
 def unknown_shapes(program: Program) -> List[str]:
-    """Find tensors whose shape is not known when the program is compiled."""
+    """Find tensors whose shape is unknown at compile time."""
     read = [(t, o) for o, t, _ in program.tensors() if t.consumers()]
     unknown = [(t, o) for t, o in read if not t.shape.is_fully_defined()]
     return [f"{tensor.shape}: {o}" for tensor, o in unknown if o.node.type not in NO_SHAPE]
@@ -264,7 +264,7 @@ def large_constants(program: Program) -> List[str]:
 
 
 def host_work(program: Program) -> List[str]:
-    """Find what the host computes while the program runs."""
+    """Find operations that run on the host while the program runs."""
     return [str(o) for o in program.operations if o.node.type in ON_HOST]
 
 
@@ -285,12 +285,12 @@ CHECKS: Dict[str, Callable[[Program], List[str]]] = {
 
 
 class Traced(Exception):
-    """A program has been traced; nothing else of its case is wanted."""
+    """Raised to leave a case as soon as its program has been traced."""
 
 
 @contextlib.contextmanager
 def traced(name: str, config: Any, function: Any) -> Iterator[Program]:
-    """Yield the program that a case gives an IPU."""
+    """Yield the program of a case for an IPU."""
 
     def caught(strategy: Any, fn: Any, args: Any = (), kwargs: Any = None) -> Any:
         raise Traced(fn.__self__, args, fn(*args))
@@ -327,7 +327,7 @@ def traced(name: str, config: Any, function: Any) -> Iterator[Program]:
 
 
 def cases() -> Iterator[Tuple[str, Any, Any]]:
-    """Yield (name, configuration, bench function) of each program; of a sweep its ends."""
+    """Yield (name, configuration, bench function) for each program; a sweep yields its two ends."""
     for function in bench_functions(bench_inference, bench_kernels, bench_training):
         seen: Set[str] = set()
         wanted = {"tensorflow", "tensorflow_serving"} & set(inspect.signature(function).parameters)
@@ -349,7 +349,7 @@ HEADER = ["program", "operations", "batch norms", "largest tensor (MB)", "own lo
 
 
 def row(program: Program, found: Dict[str, List[str]]) -> List[str]:
-    """Return a program's line of the table; the largest tensors are those of the stages."""
+    """Return a program's line of the table, with the largest tensor of each stage."""
     return [
         program.name,
         str(len(program.operations)),
@@ -361,7 +361,7 @@ def row(program: Program, found: Dict[str, List[str]]) -> List[str]:
 
 
 def main(names: Sequence[str]) -> int:
-    """Print the table row by row, and then what was found; return 1 where that is anything."""
+    """Print the table row by row, then the findings; return 1 if there are any."""
     os.environ["TF_POPLAR_FLAGS"] = "--use_synthetic_data --synthetic_data_initializer=normal"
     faults = []
     print(f"{markdown_row(HEADER)}\n{markdown_row(['---'] * len(HEADER))}", flush=True)
@@ -374,7 +374,7 @@ def main(names: Sequence[str]) -> int:
         for check, lines in found.items():
             faults += [f"{name}: {check}: {line}" for line in sorted(set(lines))]
         del program
-        gc.collect()  # graphs hold their functions, and these the graphs
+        gc.collect()  # graphs and their functions refer to each other
     print("\n".join(faults))
     return 1 if faults else 0
 

@@ -1,7 +1,7 @@
 """Write the option tables of docs/reference from the declarations.
 
-``python -m scripts.option_tables`` writes them; tests/docs/test_option_tables.py fails where one is
-out of date.
+Run ``python -m scripts.option_tables``; tests/docs/test_option_tables.py fails if a table is out of
+date.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ GENERATED = (
 
 
 def pages() -> Dict[str, str]:
-    """Return file name -> text of every generated page."""
+    """Return file name -> text for every generated page."""
     texts = {"command-line.md": _command_line()}
     texts.update({name: _options(*about) for name, about in PAGES.items()})
     return texts
@@ -94,7 +94,7 @@ def _options(title: str, package: ModuleType) -> str:
 
 
 def _functions(package: ModuleType) -> Iterator[Tuple[Any, Type[CaseConfig]]]:
-    """Yield each bench function of a folder and the class of its cases."""
+    """Yield each bench function of a folder with the class of its cases."""
     for module in _modules(package):
         for name, function in inspect.getmembers(module, inspect.isfunction):
             if name.startswith("bench_") and function.__module__ == module.__name__:

@@ -4,9 +4,9 @@
 
 Each file of constraints keeps its versions unless ``--upgrade`` is given, and gets what
 pyproject.toml needs besides. constraints/cpu.txt gets TensorFlow's build for CPUs in the version of
-constraints/py311.txt. ``--also`` names wheels that are not on the package index and are taken where
-pip finds them: PyTorch's builds for CPUs, whose hashes constraints/cpu.txt keeps too. Needs uv,
-which `make pins` installs by its hash in constraints/uv.txt.
+constraints/py311.txt. ``--also`` names wheels that are not on the package index but that pip finds
+elsewhere: PyTorch's builds for CPUs, whose hashes go to constraints/cpu.txt too. Needs uv, which
+`make pins` installs by its hash in constraints/uv.txt.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from ipubench.fixtures.machine.files import write_atomically
 from ipubench.plugins.record.text import Parser
 
 ROOT = Path(__file__).resolve().parents[1]
-#: Installed where PyTorch is the build of the package index, which needs them: no build for CPUs.
+#: Needed only by the package index's build of PyTorch, not by a build for CPUs.
 CUDA = re.compile(r"(nvidia-(?!pytriton)|cuda-|triton=)")
 CUDA_FILE, CPU_FILE = "constraints/cuda.txt", "constraints/cpu.txt"
 UV_FILE, UV_PYTHON = "constraints/uv.txt", "3.8"
 COMPILE = ("uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--generate-hashes")
-#: A pin and its hashes are one entry over several lines.
+#: A pin and its hashes form one entry of several lines.
 ENTRY = re.compile(r"^\S.*?(?<!\\)$", re.MULTILINE | re.DOTALL)
 PIN = re.compile(r"^[A-Za-z0-9_.-]+==[^\s;\\]+", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Environment:
-    """One file of constraints, and what it is made of."""
+    """One file of constraints and its inputs."""
 
     file: str
     python: str
@@ -63,14 +63,14 @@ ENVIRONMENTS = (
 
 
 def compiled(environment: Environment, upgrade: bool) -> List[str]:
-    """Return the entries of a file, each a pin with its hashes."""
+    """Return the entries of a file, one pin with its hashes each."""
     words = [*COMPILE, f"--python-version={environment.python}"]
     words += [f"--extra={extra}" for extra in environment.extras]
     with tempfile.TemporaryDirectory() as place:
         kept, wanted = Path(place) / "kept.txt", Path(place) / "wanted.in"
         now = [] if upgrade else [*pins(environment.file), *pins(CUDA_FILE)]
         kept.write_text("\n".join(now), encoding="utf-8")
-        # What builds and installs the project itself is pinned like the rest.
+        # Tools that build and install the project are pinned as well.
         wanted.write_text("\n".join(("setuptools", "wheel", *environment.more)), encoding="utf-8")
         answer = subprocess.run(
             [*words, f"--constraint={kept}", "pyproject.toml", str(wanted)],
@@ -82,7 +82,7 @@ def compiled(environment: Environment, upgrade: bool) -> List[str]:
 
 
 def alone(requirement: str, python: str) -> List[str]:
-    """Return the entry of a package without what it needs."""
+    """Return the entry of a package without its dependencies."""
     answer = subprocess.run(
         [*COMPILE, "--no-deps", f"--python-version={python}", "-"],
         cwd=str(ROOT),
@@ -94,7 +94,7 @@ def alone(requirement: str, python: str) -> List[str]:
 
 
 def pins(file: str) -> List[str]:
-    """Return the pins of a file of constraints without hashes: ``name==version``."""
+    """Return the pins ``name==version`` of a file of constraints, without hashes."""
     return PIN.findall((ROOT / file).read_text(encoding="utf-8"))
 
 
@@ -104,7 +104,7 @@ def entries(file: str) -> List[str]:
 
 
 def of_wheels(wheels: Sequence[Path]) -> List[str]:
-    """Return the entries of wheels, each by its own version and hash."""
+    """Return an entry for each wheel, with its version and hash."""
     found: Dict[str, List[str]] = {}
     for wheel in wheels:
         name, version, *_ = wheel.name.split("-")
@@ -121,19 +121,19 @@ def write(file: str, python: str, found: Sequence[str]) -> None:
 
 
 def write_builds_for_cpus(wheels: Sequence[Path]) -> None:
-    """Write PyTorch's build for CPUs, of these wheels or as it was, and TensorFlow's."""
+    """Write PyTorch's build for CPUs (from these wheels, or unchanged) and TensorFlow's."""
     python = ENVIRONMENTS[0].python
     (version,) = [
         pin.split("==")[1] for pin in pins(ENVIRONMENTS[0].file) if pin.startswith("tensorflow==")
     ]
     kept = [one for one in entries(CPU_FILE) if not one.startswith("tensorflow-cpu==")]
-    # PyTorch's is first, and where pip does not find it, it fetches no TensorFlow in vain.
+    # PyTorch comes first: if pip does not find it, pip does not download TensorFlow in vain.
     found = [*(of_wheels(wheels) or kept), *alone(f"tensorflow-cpu=={version}", python)]
     write(CPU_FILE, python, found)
 
 
 def main() -> None:
-    """Read the command line and write the files."""
+    """Write the files, as the command line asks."""
     parser = Parser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--upgrade", action="store_true", help="take the newest versions")
     parser.add_argument("--also", type=Path, action="append", default=[], help="a wheel")

@@ -1,4 +1,4 @@
-"""Bench functions without pytest: their cases, and the steps that they hand to the meter."""
+"""Runs bench functions without pytest: lists their cases and returns their steps."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def _no_files(*_: str) -> Any:
     raise AssertionError("a script reads no data from a disk")
 
 
-#: Made in memory, or on the device.
+#: Generated in memory or on the device.
 DATA = Data(_no_files)
 
 
 def families(function: Callable[..., None]) -> Iterator[CaseSet]:
-    """Yield what each entry of a bench function's ``@cases`` stands for."""
+    """Yield the case set of each entry of a bench function's ``@cases``."""
     for mark in function.pytestmark:  # type: ignore[attr-defined]  # @cases has set it
         axes = {key: values for key, values in mark.kwargs.items() if key not in NO_AXES}
         for entry in mark.args:
@@ -33,15 +33,15 @@ def families(function: Callable[..., None]) -> Iterator[CaseSet]:
 
 
 def runtime_name(function: Callable[..., None]) -> str:
-    """Return the fixture of the runtime that a bench function asks for."""
+    """Return the name of the runtime fixture that a bench function uses."""
     (name,) = set(inspect.signature(function).parameters) & set(FRAMEWORKS)
     return name
 
 
 def step_of(function: Callable[..., None], config: Any, runtime: Any) -> Tuple[Any, float]:
-    """Return (step, items of a batch) as a bench function hands them to the meter.
+    """Return (step, items per batch) as a bench function passes them to the meter.
 
-    In one process and without load.
+    The step runs in one process and without load.
     """
     caught: List[Any] = []
 
@@ -61,9 +61,9 @@ def step_of(function: Callable[..., None], config: Any, runtime: Any) -> Tuple[A
 
 
 def kernel_cases() -> List[Tuple[CaseConfig, Callable[..., None]]]:
-    """Return each kernel's default configuration in each mode, on a host, synthetic data.
+    """Return each kernel's default configuration in each mode, on a host with synthetic data.
 
-    With the bench function that measures it. The configuration's name carries the mode.
+    Each comes with its bench function. The configuration's name includes the mode.
     """
     return [
         (config, function)
@@ -74,7 +74,7 @@ def kernel_cases() -> List[Tuple[CaseConfig, Callable[..., None]]]:
 
 
 def bench_functions(*packages: ModuleType) -> List[Callable[..., None]]:
-    """Return the bench functions of packages."""
+    """Return the bench functions in packages."""
     return [
         function
         for package in packages

@@ -1,4 +1,4 @@
-"""A request to Triton, as clients send it that share no code with the suite's."""
+"""A Triton request as an independent client sends it, without the suite's code."""
 
 from __future__ import annotations
 

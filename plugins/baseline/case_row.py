@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+from dataclasses import dataclass
 from statistics import median
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
-from ipubench.fixtures.case.untrusted import NUMBER, has_fields
+import msgspec
+
+from ipubench.plugins.baseline.format import Document
 from ipubench.plugins.gate.metric_verdict import log_cost
 from ipubench.plugins.gate.shown_throughput import shown_compute, shown_throughput
 from ipubench.plugins.record.record import (
@@ -14,202 +18,337 @@ from ipubench.plugins.record.record import (
     REUSED,
     THROUGHPUT,
     clean_rounds,
+    facts_in,
+    number_of,
     processes_of,
     ran_by,
-    record_of,
     rounds_of,
+    text_of,
+)
+from ipubench.plugins.record.structs import (
+    Benchmark,
+    Compute,
+    Facts,
+    Part,
+    Process,
+    Profile,
+    Record,
 )
 from ipubench.plugins.record.text import parts_of
+from ipubench.plugins.record.verdict import Verdict
 
-#: A point of a latency over the load.
-LOAD_POINT: Dict[str, Any] = {
-    "target_qps": NUMBER,
-    "p50_ms": NUMBER,
-    "p99_ms": NUMBER,
-    "held": bool,
-}
 #: The number of a round, from 0, and its seconds.
 Round = Tuple[int, float]
 # Words of a bench function's name that say what its cases run on; any other kernel is TensorFlow's.
 FRAMEWORK_WORDS = ("tensorflow", "torch", "popart", "triton", "serving")
-#: The figures of a case: heading in results.csv, key of a row, and where a record has it; None
-#: where :func:`row_of` makes it. Throughput is in items per second; the column `unit` names them.
-COLUMNS: Tuple[Tuple[str, str, Optional[Tuple[str, ...]]], ...] = (
-    ("case", "id", None),
-    ("name", "name", None),
-    ("function", "function", None),
-    ("network", "network", ("config", "name")),
-    ("framework", "framework", None),
-    ("mode", "mode", ("config", "mode")),
-    ("data", "data", ("config", "data")),
-    ("batch size", "batch_size", None),
-    ("instances", "instances", None),
-    ("precision", "precision", ("effective", "precision")),
-    ("engine", "engine", None),
-    ("unit", "unit", ("throughput", "unit")),
-    ("throughput (items/s)", "throughput", ("throughput", "median")),
-    ("throughput low (items/s)", "low", ("throughput", "low")),
-    ("throughput high (items/s)", "high", ("throughput", "high")),
-    ("throughput mean (items/s)", "mean", ("throughput", "mean")),
-    ("throughput min (items/s)", "min", ("throughput", "min")),
-    ("throughput max (items/s)", "max", ("throughput", "max")),
-    ("latency p50 (ms)", "p50_ms", ("latency", "p50_ms")),
-    ("latency p90 (ms)", "p90_ms", ("latency", "p90_ms")),
-    ("latency p99 (ms)", "p99_ms", ("latency", "p99_ms")),
-    ("latency samples", "latency_samples", ("latency", "samples")),
-    ("latency source", "latency_source", ("latency", "source")),
-    ("build (s)", "build_seconds", None),
-    ("compile (s)", "compile_seconds", None),
-    ("compile", "compile", ("compile",)),
-    ("first step (s)", "first_step_seconds", None),
-    ("rounds", "rounds", ("rounds", "count")),
-    ("batches per step", "batches_per_step", ("rounds", "batches_per_step")),
-    ("stopped by", "stopped_by", ("rounds", "stopped_by")),
-    ("processes", "processes", None),
-    ("canary (ms)", "canary_ms", None),
-    ("host memory peak (bytes)", "host_memory_bytes", ("memory", "host_peak_rss_bytes")),
-    ("device memory peak (bytes)", "device_memory_bytes", ("memory", "device_peak_bytes")),
-    ("work (FLOP/item)", "flops_per_item", ("compute", "flops_per_item")),
-    ("achieved (FLOP/s)", "achieved_flops", ("compute", "achieved")),
-    ("peak (FLOP/s)", "peak_flops", ("compute", "peak")),
-    ("share of peak (1)", "share", ("compute", "share")),
-    ("loader alone (items/s)", "loader", ("input", "loader")),
-    ("model alone (items/s)", "model_alone", ("input", "model")),
-    ("implausible", "implausible", None),
-    ("device", "device", ("device", "name")),
-    ("fingerprint", "fingerprint", ("device", "fingerprint")),
-    ("allocator", "allocator", ("conditions", "allocator")),
-    ("configuration", "config_hash", ("config_hash",)),
-    ("git", "git", ("git",)),
-    ("time (UTC)", "time", ("time",)),
-    ("weights (bytes/item)", "weight_bytes_per_item", ("compute", "weight_bytes_per_item")),
-    ("copy peak (bytes/s)", "peak_bytes", ("compute", "copy_peak_bytes_per_s")),
+
+
+class LoadPoint(Part, frozen=True, omit_defaults=False):
+    """How late a served case answered, in milliseconds from when a request was due.
+
+    ``held``: whether the run was valid and within the bound.
+    """
+
+    target_qps: float
+    p50_ms: float
+    p99_ms: float
+    held: bool
+
+
+#: The figures of a case: heading in results.csv, and field of a row. Throughput is in items per
+#: second; the column `unit` names them.
+COLUMNS: Tuple[Tuple[str, str], ...] = (
+    ("case", "id"),
+    ("name", "name"),
+    ("function", "function"),
+    ("network", "network"),
+    ("framework", "framework"),
+    ("mode", "mode"),
+    ("data", "data"),
+    ("batch size", "batch_size"),
+    ("instances", "instances"),
+    ("precision", "precision"),
+    ("engine", "engine"),
+    ("unit", "unit"),
+    ("throughput (items/s)", "throughput"),
+    ("throughput low (items/s)", "low"),
+    ("throughput high (items/s)", "high"),
+    ("throughput mean (items/s)", "mean"),
+    ("throughput min (items/s)", "min"),
+    ("throughput max (items/s)", "max"),
+    ("latency p50 (ms)", "p50_ms"),
+    ("latency p90 (ms)", "p90_ms"),
+    ("latency p99 (ms)", "p99_ms"),
+    ("latency samples", "latency_samples"),
+    ("latency source", "latency_source"),
+    ("build (s)", "build_seconds"),
+    ("compile (s)", "compile_seconds"),
+    ("compile", "compile"),
+    ("first step (s)", "first_step_seconds"),
+    ("rounds", "rounds"),
+    ("batches per step", "batches_per_step"),
+    ("stopped by", "stopped_by"),
+    ("processes", "processes"),
+    ("canary (ms)", "canary_ms"),
+    ("host memory peak (bytes)", "host_memory_bytes"),
+    ("device memory peak (bytes)", "device_memory_bytes"),
+    ("work (FLOP/item)", "flops_per_item"),
+    ("achieved (FLOP/s)", "achieved_flops"),
+    ("peak (FLOP/s)", "peak_flops"),
+    ("share of peak (1)", "share"),
+    ("loader alone (items/s)", "loader"),
+    ("model alone (items/s)", "model_alone"),
+    ("implausible", "implausible"),
+    ("device", "device"),
+    ("fingerprint", "fingerprint"),
+    ("allocator", "allocator"),
+    ("configuration", "config_hash"),
+    ("git", "git"),
+    ("time (UTC)", "time"),
+    ("weights (bytes/item)", "weight_bytes_per_item"),
+    ("copy peak (bytes/s)", "peak_bytes"),
 )
 
 
-def dig(value: Any, *keys: str) -> Any:
-    """Return ``value[key][key]...``, or None where a part is not there."""
-    for key in keys:
-        if not isinstance(value, dict):
-            return None
-        value = value.get(key)
-    return value
+@dataclass
+class CaseRow:
+    """A case and its key figures, None where it has none; rates in items per second."""
+
+    id: str
+    name: str
+    function: str
+    file: str
+    series: str
+    #: How it ended (plugins/baseline/run_facts.py), and why; what a verdict says is of that.
+    kind: str = ""
+    reasons: Sequence[str] = ()
+    profile: Optional[Profile] = None
+    before: Optional[float] = None
+    now: Optional[float] = None
+    change: Optional[float] = None
+    change_low: Optional[float] = None
+    change_high: Optional[float] = None
+    threshold: Optional[float] = None
+    allowed: Optional[float] = None
+    metric: str = ""
+    processes_now: Optional[int] = None
+    processes_before: Optional[int] = None
+    in_turns: bool = False
+    network: str = ""
+    framework: str = ""
+    mode: str = ""
+    data: str = ""
+    batch_size: Optional[float] = None
+    instances: Optional[float] = None
+    precision: str = ""
+    engine: str = ""
+    unit: str = ""
+    throughput: Optional[float] = None
+    spread: Optional[float] = None
+    low: Optional[float] = None
+    high: Optional[float] = None
+    mean: Optional[float] = None
+    min: Optional[float] = None
+    max: Optional[float] = None
+    p50_ms: Optional[float] = None
+    p90_ms: Optional[float] = None
+    p99_ms: Optional[float] = None
+    latency_samples: Optional[int] = None
+    latency_source: str = ""
+    build_seconds: Optional[float] = None
+    compile_seconds: Optional[float] = None
+    compile: str = ""
+    first_step_seconds: Optional[float] = None
+    rounds: Optional[int] = None
+    batches_per_step: Optional[int] = None
+    stopped_by: str = ""
+    processes: Optional[int] = None
+    canary_ms: Optional[float] = None
+    host_memory_bytes: Optional[int] = None
+    device_memory_bytes: Optional[int] = None
+    flops_per_item: Optional[float] = None
+    achieved_flops: Optional[float] = None
+    peak_flops: Optional[float] = None
+    share: Optional[float] = None
+    loader: Optional[float] = None
+    model_alone: Optional[float] = None
+    implausible: bool = False
+    device: str = ""
+    fingerprint: str = ""
+    allocator: str = ""
+    config_hash: str = ""
+    git: str = ""
+    time: str = ""
+    weight_bytes_per_item: Optional[float] = None
+    peak_bytes: Optional[float] = None
+    load: Sequence[LoadPoint] = ()
 
 
-def row_of(benchmark: Dict[str, Any], verdict: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
-    """Return the key figures of a benchmark, None where it has none: rates in items per second.
-
-    The throughput is the one that its verdict compared, where there is one.
-    """
-    record = record_of(benchmark)
-    nodeid = str(benchmark["fullname"])
-    path, function, identifier = parts_of(nodeid)
-    config = dig(record, "config") or {}
-    batch_size = config.get("batch_size", config.get("micro_batch_size"))
-    name = str(record.get("name") or identifier or nodeid)
-    processes = processes_of(benchmark) if record else []
-    canaries = [value for process in processes for value in process["canaries"]]
+def row_of(benchmark: Benchmark, verdict: Optional[Verdict] = None) -> CaseRow:
+    """Return the key figures of a benchmark, with the throughput that its verdict compared."""
+    record = benchmark.record
+    path, function, _ = parts_of(benchmark.fullname)
+    config, latency, rates = record.config, record.latency, record.input
+    compute = record.compute or Compute(None)
+    batch_size = number_of(config, "batch_size" if "batch_size" in config else "micro_batch_size")
+    processes = processes_of(benchmark)
+    canaries = [value for process in processes for value in process.canaries]
     throughput = shown_throughput(benchmark, verdict)
-    compute = {**(dig(record, "compute") or {}), **shown_compute(benchmark, throughput)}
-    shown = {**record, "throughput": throughput, "compute": compute}
-    return {
-        "id": nodeid,
-        "name": name,
-        "function": function,
-        "file": path,
-        "framework": framework_name(function, record) if record else None,
-        "batch_size": batch_size,
-        "engine": ran_by(record),
-        "instances": _instances(record) if record else None,
-        "series": "-".join(word for word in name.split("-") if word != f"bs{batch_size}"),
-        **{key: dig(shown, *place) for _, key, place in COLUMNS if place is not None},
-        **compilation_of(record),
-        "spread": shown["throughput"].get("spread"),
-        "processes": len(processes) or None,
-        "canary_ms": 1000 * median(canaries) if canaries else None,
-        "implausible": bool(record.get("implausible")),
-        "load": load_points(dig(record, "finish", "load")),
-    }
+    shown = shown_compute(benchmark, throughput)
+    return CaseRow(
+        id=benchmark.fullname,
+        name=record.name,
+        function=function,
+        file=path,
+        series="-".join(word for word in record.name.split("-") if word != f"bs{batch_size}"),
+        network=text_of(config, "name"),
+        framework=framework_name(function, record),
+        mode=text_of(config, "mode"),
+        data=text_of(config, "data"),
+        batch_size=batch_size,
+        instances=_instances(record),
+        precision=text_of(record.effective, "precision"),
+        engine=ran_by(record),
+        unit=throughput.unit,
+        throughput=throughput.median,
+        spread=throughput.spread,
+        low=throughput.low,
+        high=throughput.high,
+        mean=throughput.mean,
+        min=throughput.min,
+        max=throughput.max,
+        p50_ms=latency.p50_ms,
+        p90_ms=latency.p90_ms,
+        p99_ms=latency.p99_ms,
+        latency_samples=latency.samples,
+        latency_source=latency.source,
+        build_seconds=record.build_seconds if record.compile in (*COMPILED, REUSED) else None,
+        compile_seconds=compile_seconds_of(record),
+        compile=record.compile,
+        first_step_seconds=record.first_step_seconds or None,
+        rounds=record.rounds.count,
+        batches_per_step=record.rounds.batches_per_step,
+        stopped_by=record.rounds.stopped_by,
+        processes=len(processes),
+        canary_ms=1000 * median(canaries) if canaries else None,
+        host_memory_bytes=record.memory.host_peak_rss_bytes,
+        device_memory_bytes=record.memory.device_peak_bytes,
+        flops_per_item=compute.flops_per_item,
+        achieved_flops=shown.achieved,
+        peak_flops=compute.peak,
+        share=shown.share,
+        loader=None if rates is None else rates.loader,
+        model_alone=None if rates is None else rates.model,
+        implausible=record.implausible,
+        device=record.device.name,
+        fingerprint=record.device.fingerprint,
+        allocator=text_of(record.conditions, "allocator"),
+        config_hash=record.config_hash,
+        git=record.git or "",
+        time=record.time,
+        weight_bytes_per_item=compute.weight_bytes_per_item,
+        peak_bytes=compute.copy_peak_bytes_per_s,
+        load=load_points(facts_in(record.finish.get("load"))),
+    )
 
 
-def _instances(record: Dict[str, Any]) -> Any:
+def unmeasured_row(nodeid: str) -> CaseRow:
+    """Return the row of a case of which there is no result."""
+    path, function, identifier = parts_of(nodeid)
+    name = identifier or nodeid
+    return CaseRow(id=nodeid, name=name, function=function, file=path, series=name)
+
+
+def _instances(record: Record) -> Optional[float]:
     """Return how many instances a figure is of: a host with few cores runs fewer than asked."""
-    ran = dig(record, "effective", "instances", "ran")
-    return (dig(record, "config") or {}).get("instances", 1) if ran is None else ran
+    ran = number_of(facts_in(record.effective.get("instances")), "ran")
+    return number_of({"instances": 1, **record.config}, "instances") if ran is None else ran
 
 
-def compilation_of(record: Dict[str, Any]) -> Dict[str, Optional[float]]:
-    """Return the seconds until the first step, None where a record's 0 s mean nobody knows.
+def compile_seconds_of(compiled: Union[Record, Process]) -> Optional[float]:
+    """Return the seconds of a compilation, None where 0 s mean that nobody knows.
 
-    So it is of a network that was compiled before, and of code that builds and compiles by itself.
+    So it is of a network that was compiled before, and of code that compiles by itself.
     """
-    how = record.get("compile")
-    return {
-        "build_seconds": record.get("build_seconds") if how in (*COMPILED, REUSED) else None,
-        "compile_seconds": record.get("compile_seconds") if how in COMPILED else None,
-        "first_step_seconds": record.get("first_step_seconds") or None,
-    }
+    return compiled.compile_seconds if compiled.compile in COMPILED else None
 
 
-def load_points(load: Any) -> List[Dict[str, Any]]:
+def load_points(load: Facts) -> List[LoadPoint]:
     """Return what a served case was asked and how late it answered, by requests a second.
 
-    The probes of its search, and its own run; milliseconds from when a request was due. ``held``:
-    whether the run was valid and within the bound.
+    The probes of its search, and its own run.
     """
-    if not isinstance(load, dict):
-        return []
+    milliseconds = facts_in(load.get("latency_ms"))
     own = {
         "target_qps": load.get("target_qps"),
-        "p50_ms": dig(load, "latency_ms", "p50"),
-        "p99_ms": dig(load, "latency_ms", "p99"),
+        "p50_ms": milliseconds.get("p50"),
+        "p99_ms": milliseconds.get("p99"),
         "held": load.get("valid"),
     }
     searched = load.get("searched")
-    probes = searched if isinstance(searched, list) else []
-    points = [point for point in (*probes, own) if has_fields(point, LOAD_POINT)]
-    return sorted(points, key=lambda point: float(point["target_qps"]))
+    found = []
+    for point in (*(searched if isinstance(searched, list) else ()), own):
+        with contextlib.suppress(msgspec.ValidationError):  # it was not measured
+            found.append(msgspec.convert(point, LoadPoint))
+    return sorted(found, key=lambda point: point.target_qps)
 
 
-def framework_name(function: str, record: Dict[str, Any]) -> str:
+def framework_name(function: str, record: Record) -> str:
     """Return the record's framework, or what the function's name says; else Python."""
     named = next((word for word in FRAMEWORK_WORDS if word in function), "")
-    return str(record.get("framework") or named or "python")
+    return record.framework or named or "python"
 
 
-def process_rows(benchmark: Dict[str, Any]) -> List[Dict[str, Any]]:
-    """Return what each process of a case measured: rates of its rounds, milliseconds of canaries.
+class ProcessRow(NamedTuple):
+    """What a process of a case measured: rates of its rounds, milliseconds of canaries.
 
     ``speed``: what the gate compares, relative to the first process. ``disturbed``: rounds of the
     first that count for nothing, because other programs took a part of them: [number, rate].
     """
-    rows: List[Dict[str, Any]] = []
+
+    fresh: bool
+    clean: bool
+    at: Sequence[int]
+    disturbed: Sequence[Tuple[int, float]]
+    throughput: float
+    speed: float
+    rates: Sequence[float]
+    canaries_ms: Sequence[float]
+    p99_ms: float
+    compile_seconds: Optional[float]
+    compile: str
+    memory_bytes: int
+
+
+def process_rows(benchmark: Benchmark) -> List[ProcessRow]:
+    """Return what each process of a case measured."""
+    rows: List[ProcessRow] = []
     processes = processes_of(benchmark)
     costs = [log_cost(process, THROUGHPUT) or 0.0 for process in processes]
     for number, (process, cost) in enumerate(zip(processes, costs)):
-        items = process["items_per_round"]
-        rounds = list(enumerate(process["seconds"]))
+        items = process.items_per_round
+        rounds = list(enumerate(process.seconds))
         kept, left_out = (rounds, []) if number else _own_rounds(benchmark)
         rows.append(
-            {
-                "fresh": bool(process.get("fresh")),
-                "clean": process.get("clean") is not False,
-                "at": [index for index, _ in (kept if len(kept) == len(rounds) else rounds)],
-                "disturbed": [(index, items / seconds) for index, seconds in left_out],
-                "throughput": items / median(process["seconds"]),
-                "speed": math.exp(costs[0] - cost),
-                "rates": [items / value for value in process["seconds"]],
-                "canaries_ms": [1000 * value for value in process["canaries"]],
-                "p99_ms": process.get("latency_p99_ms"),
-                "compile_seconds": compilation_of(process)["compile_seconds"],
-                "compile": process.get("compile"),
-                "memory_bytes": process.get("memory_bytes"),
-            }
+            ProcessRow(
+                fresh=process.fresh,
+                clean=process.clean is not False,
+                at=[index for index, _ in (kept if len(kept) == len(rounds) else rounds)],
+                disturbed=[(index, items / seconds) for index, seconds in left_out],
+                throughput=items / median(process.seconds),
+                speed=math.exp(costs[0] - cost),
+                rates=[items / value for value in process.seconds],
+                canaries_ms=[1000 * value for value in process.canaries],
+                p99_ms=process.latency_p99_ms,
+                compile_seconds=compile_seconds_of(process),
+                compile=process.compile,
+                memory_bytes=process.memory_bytes,
+            )
         )
     return rows
 
 
-def _own_rounds(benchmark: Dict[str, Any]) -> Tuple[List[Round], List[Round]]:
+def _own_rounds(benchmark: Benchmark) -> Tuple[List[Round], List[Round]]:
     """Return the session's own rounds that count, and those that others disturbed."""
     rounds = list(enumerate(rounds_of(benchmark)))
     flagged = list(zip(rounds, clean_rounds(benchmark)))
@@ -217,29 +356,32 @@ def _own_rounds(benchmark: Dict[str, Any]) -> Tuple[List[Round], List[Round]]:
     return kept, [one for one, counts in flagged if not counts]
 
 
-def environment(document: Dict[str, Any]) -> Dict[str, Dict[str, str]]:
+def environment(document: Document) -> Dict[str, Dict[str, str]]:
     """Return group -> key -> value of what the cases ran with; all values where they differ."""
     groups: Dict[str, Dict[str, List[str]]] = {}
-    for benchmark in document["benchmarks"]:
-        record = record_of(benchmark)
-        device = dig(record, "device") or {}
-        parts = {
-            "versions": dig(record, "versions") or {},
+    for benchmark in document.benchmarks:
+        record = benchmark.record
+        device = record.device
+        parts: Dict[str, Facts] = {
+            "versions": record.versions,
             "device": {
-                **{key: device.get(key) for key in ("kind", "name", "fingerprint")},
-                **(dig(device, "details") or {}),
+                "kind": device.kind,
+                "name": device.name,
+                "fingerprint": device.fingerprint,
+                **device.details,
             },
-            "conditions": dig(record, "conditions") or {},
-            "code": {"git": record.get("git")},
+            "conditions": record.conditions,
+            "code": {"git": record.git},
         }
         for group, values in parts.items():
             for key, value in _flat(values):
                 seen = groups.setdefault(group, {}).setdefault(key, [])
                 if value not in seen:
                     seen.append(value)
-    machine = dict(dig(document, "machine_info") or {})
-    if isinstance(machine.get("cpu"), dict):  # a hundred words that nobody reads
-        machine["cpu"] = {k: v for k, v in machine["cpu"].items() if k != "flags"}
+    machine = dict(document.machine_info)
+    cpu = facts_in(machine.get("cpu"))
+    if cpu:  # a hundred words that nobody reads
+        machine["cpu"] = {k: v for k, v in cpu.items() if k != "flags"}
     for key, value in _flat(machine):
         groups.setdefault("machine", {})[key] = [value]
     return {
@@ -248,10 +390,10 @@ def environment(document: Dict[str, Any]) -> Dict[str, Dict[str, str]]:
     }
 
 
-def _flat(values: Any, prefix: str = "") -> List[Tuple[str, str]]:
+def _flat(values: Facts, prefix: str = "") -> List[Tuple[str, str]]:
     """Return nested values as (dotted key, text)."""
     found: List[Tuple[str, str]] = []
-    for key, value in values.items() if isinstance(values, dict) else ():
+    for key, value in values.items():
         if isinstance(value, dict):
             found += _flat(value, f"{prefix}{key}.")
         elif isinstance(value, (list, tuple)):

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Sequence
+from typing import Any, Iterable, List, Sequence
 
 from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.machine.files import kind_of, user_path
 from ipubench.plugins.baseline import show, store
 from ipubench.plugins.baseline.collected import all_cases
 from ipubench.plugins.baseline.entries import (
-    Benchmark,
     by_case,
     configurations_of,
     differences,
@@ -27,7 +25,8 @@ from ipubench.plugins.baseline.entries import (
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.runs import StoredRun
 from ipubench.plugins.baseline.store import baseline_path, load_all
-from ipubench.plugins.record.record import record_of, unnamed
+from ipubench.plugins.record.record import unnamed
+from ipubench.plugins.record.structs import Benchmark, as_plain
 from ipubench.plugins.record.text import (
     EXIT_USAGE,
     percent,
@@ -36,7 +35,7 @@ from ipubench.plugins.record.text import (
     terminal_width,
     told_apart,
 )
-from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED
+from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED, known
 
 #: What the folder of a project has, and other folders seldom.
 OF_A_ROOT = ("pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg", "setup.py")
@@ -61,7 +60,7 @@ def path_of(name: str) -> Path:
 
 def list_all(args: Namespace) -> int:
     """Show all baselines of the suite; a damaged one makes the exit code 4."""
-    rows: List[Dict[str, Any]] = []
+    rows: List[show.Listed] = []
     damaged = 0
     for path in store.baselines_in(suite_root() / "baselines"):
         try:
@@ -71,16 +70,16 @@ def list_all(args: Namespace) -> int:
             print(error, file=sys.stderr)
             continue
         rows.append(
-            {
-                "name": path.stem,
-                "cases": len({benchmark["fullname"] for benchmark in benchmarks}),
-                "machines": sorted({key_of(benchmark).fingerprint for benchmark in benchmarks}),
-                "newest": max((record_of(b)["time"] for b in benchmarks), default=None),
-                "bytes": path.stat().st_size,
-            }
+            show.Listed(
+                name=path.stem,
+                cases=len({benchmark.fullname for benchmark in benchmarks}),
+                machines=sorted({key_of(benchmark).fingerprint for benchmark in benchmarks}),
+                newest=max((b.record.time for b in benchmarks), default=None),
+                bytes=path.stat().st_size,
+            )
         )
     if args.json:
-        print_json(rows)
+        print_json([row._asdict() for row in rows])
     elif rows:
         print_lines(show.listing(rows))
     elif not damaged:
@@ -94,7 +93,7 @@ def show_one(args: Namespace) -> int:
     if args.case is not None:
         benchmarks = matching(benchmarks, args.case, args.name)
     if args.json:
-        print_json(benchmarks)
+        print_json(list(map(as_plain, benchmarks)))
     elif args.case is None:
         print_lines(show.overview(benchmarks))
     else:
@@ -104,7 +103,7 @@ def show_one(args: Namespace) -> int:
 
 def matching(benchmarks: List[Benchmark], part: str, where: str) -> List[Benchmark]:
     """Return the entries whose node id contains a text. Raises BaselineError without any."""
-    found = [benchmark for benchmark in benchmarks if part in benchmark["fullname"]]
+    found = [benchmark for benchmark in benchmarks if part in benchmark.fullname]
     if not found:
         raise BaselineError(f"no case of {where} has {part!r} in its name")
     return found
@@ -113,8 +112,8 @@ def matching(benchmarks: List[Benchmark], part: str, where: str) -> List[Benchma
 def refuse_each_host(path: Path, stored: StoredRun) -> None:
     """Raise BaselineError for a run that has cases on each host, called by the host's name too."""
     for benchmark in stored.benchmarks:
-        name, host = benchmark["fullname"], record_of(benchmark).get("host")
-        if isinstance(host, str) and unnamed(name, host) != name:
+        name, host = benchmark.fullname, benchmark.record.host
+        if host is not None and unnamed(name, host) != name:
             raise BaselineError(
                 f"the run {path} has a result of a case for each host, and a baseline has room for "
                 "one: give a run without --each-host"
@@ -145,10 +144,10 @@ def prune(args: Namespace) -> int:
     cases = all_cases(suite_root())
     pruned: List[str] = []
 
-    def keep(old: List[Benchmark]) -> List[Benchmark]:
-        lost = {benchmark["fullname"] for benchmark in gone(old, cases)}
+    def keep(old: Sequence[Benchmark]) -> List[Benchmark]:
+        lost = {benchmark.fullname for benchmark in gone(old, cases)}
         pruned.extend(sorted(lost))
-        return [benchmark for benchmark in old if benchmark["fullname"] not in lost]
+        return [benchmark for benchmark in old if benchmark.fullname not in lost]
 
     if args.dry_run:
         keep(load_all(path))
@@ -162,7 +161,7 @@ def prune(args: Namespace) -> int:
 
 def last_time(benchmarks: Sequence[Benchmark]) -> str:
     """Return when the latest of some cases was measured; '' if there is none."""
-    return max((record_of(one)["time"] for one in benchmarks), default="")
+    return max((one.record.time for one in benchmarks), default="")
 
 
 def diff(args: Namespace) -> int:
@@ -171,7 +170,7 @@ def diff(args: Namespace) -> int:
     found = differences(before, now, args.gate)
     code = exit_code(found, args.gate)
     if args.json:
-        print_json([difference.as_dict() for difference in found])
+        print_json([difference.as_plain() for difference in found])
         return code
     rows = [("case", "before", "now", "change", "interval", "verdict")]
     places = names_of(one.place for one in found)
@@ -182,15 +181,15 @@ def diff(args: Namespace) -> int:
     )
     for full, difference in zip(called, found):
         verdict = difference.verdict
-        known = math.isfinite(verdict.change)
-        interval = f"{percent(verdict.low, sign=True)} to {percent(verdict.high, sign=True)}"
+        change, low, high = map(known, (verdict.change, verdict.low, verdict.high))
+        interval = f"{percent(low, sign=True)} to {percent(high, sign=True)}"
         rows.append(
             (
                 names[full],
-                short_number(verdict.before),
-                short_number(verdict.now),
-                percent(verdict.change, sign=True),
-                interval if known else "-",
+                short_number(known(verdict.before)),
+                short_number(known(verdict.now)),
+                percent(change, sign=True),
+                interval if verdict.change is not None else "-",
                 verdict.kind,
             )
         )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import AbstractSet, Any, Dict, Iterable, List, Optional
+from typing import AbstractSet, Dict, Iterable, List, Optional
 
 from ipubench.fixtures.machine.files import kind_of
 from ipubench.plugins.baseline.entries import by_case, find, gone, key_of, software_since
 from ipubench.plugins.record.record import of_test
+from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.selection.selected import Selection
 
 
@@ -17,24 +18,24 @@ class Comparison:
     """The baseline of this run."""
 
     path: Path
-    entries: List[Dict[str, Any]]
+    entries: List[Benchmark]
     #: The cases that it has, each with its test.
     tests: Dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
         self._by_case = by_case(self.entries)
-        self.tests = {entry["fullname"]: of_test(entry) for entry in self.entries}
+        self.tests = {entry.fullname: of_test(entry) for entry in self.entries}
 
     @property
     def stored(self) -> AbstractSet[str]:
         """The cases that it has."""
         return self.tests.keys()
 
-    def find(self, benchmark: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+    def find(self, benchmark: Benchmark) -> Optional[Benchmark]:
         """Return the entry that a measured case is compared with; None where it is new."""
         return find(self._by_case, *key_of(benchmark))
 
-    def software(self, benchmarks: Iterable[Dict[str, Any]]) -> str:
+    def software(self, benchmarks: Iterable[Benchmark]) -> str:
         """Return in words which versions and commits are others than the entries'; '' for none."""
         return software_since(self._by_case, benchmarks)
 
@@ -56,9 +57,5 @@ class Comparison:
             return here and not nodeid.startswith(unknown)
 
         return sorted(
-            {
-                entry["fullname"]
-                for entry in gone(self.entries, known)
-                if was_collected(entry["fullname"])
-            }
+            {entry.fullname for entry in gone(self.entries, known) if was_collected(entry.fullname)}
         )

@@ -20,6 +20,8 @@ from typing import (
     TypeVar,
 )
 
+from msgspec.structs import replace
+
 from ipubench.fixtures.case.errors import some_of
 from ipubench.plugins.gate.countable import LEAST_FRESH, is_clean, lost_words
 from ipubench.plugins.gate.rule import Rule, judge
@@ -28,10 +30,10 @@ from ipubench.plugins.record.record import (
     THROUGHPUT,
     of_test,
     processes_of,
-    record_of,
     with_processes,
     with_record,
 )
+from ipubench.plugins.record.structs import Accepted, Benchmark, Facts, as_plain
 from ipubench.plugins.record.text import without_identifier
 from ipubench.plugins.record.verdict import (
     COMPARED,
@@ -48,9 +50,6 @@ EXIT_CHANGED = 1
 MOST_ACCEPTED = 20
 MOST_NAMES = 3  # in a message
 HASH_LENGTH = 8  # of a configuration, where it is shown
-
-#: A finished benchmark in pytest-benchmark's format, with our record in it.
-Benchmark = Dict[str, Any]
 
 Name = TypeVar("Name")
 Value = TypeVar("Value")
@@ -69,15 +68,13 @@ class Key(NamedTuple):
 
 def key_of(benchmark: Benchmark) -> Key:
     """Return the key of an entry."""
-    record = record_of(benchmark)
-    return Key(benchmark["fullname"], record["config_hash"], record["device"]["fingerprint"])
+    record = benchmark.record
+    return Key(benchmark.fullname, record.config_hash, record.device.fingerprint)
 
 
 def place_of(benchmark: Benchmark) -> Place:
-    """Return which case an entry is of, and on which machine it was measured; '' if damaged."""
-    device = record_of(benchmark).get("device")
-    machine = device.get("fingerprint") if isinstance(device, dict) else None
-    return str(benchmark["fullname"]), machine if isinstance(machine, str) else ""
+    """Return which case an entry is of, and on which machine it was measured."""
+    return benchmark.fullname, benchmark.record.device.fingerprint
 
 
 def names_of(places: Iterable[Place]) -> Dict[Place, str]:
@@ -113,11 +110,11 @@ def measured(results: SessionResults) -> List[Benchmark]:
     """
     found = []
     for nodeid, benchmark in results.benchmarks.items():
-        if not record_of(benchmark).get("implausible"):
+        if not benchmark.record.implausible:
             whole = results.whole(nodeid)
-            operations = results.profiles.get(nodeid, {}).get("here")
-            if operations:
-                record_of(whole)["operations"] = operations
+            profile = results.profiles.get(nodeid)
+            if profile is not None and profile.here:
+                whole = with_record(whole, replace(whole.record, operations=profile.here))
             found.append(whole)
     return found
 
@@ -132,7 +129,7 @@ def unproven(results: SessionResults) -> Dict[str, str]:
         for nodeid, outcome in results.outcomes.items()
         if outcome != "passed"
         and nodeid in results.benchmarks
-        and results.verdicts.get(nodeid, {}).get("kind") != REGRESSED
+        and results.kind(nodeid) != REGRESSED
     }
 
 
@@ -148,14 +145,14 @@ def left_out(kinds: Mapping[str, str], what: str) -> List[str]:
 def why_disturbed(benchmark: Benchmark) -> str:
     """Say why a benchmark is no sound entry: others disturbed too many processes; else ''."""
     processes = processes_of(benchmark)
-    deciding = [sample for sample in processes if sample["fresh"]] or processes
+    deciding = [sample for sample in processes if sample.fresh] or processes
     clean = sum(map(is_clean, deciding))
     return "" if clean >= min(LEAST_FRESH, len(deciding)) else lost_words(processes)
 
 
 def complete(benchmark: Benchmark) -> Benchmark:
     """Return a benchmark whose record holds its processes; without any it stands for itself."""
-    return benchmark if record_of(benchmark).get("processes") else with_processes(benchmark)
+    return benchmark if benchmark.record.processes else with_processes(benchmark)
 
 
 def grouped(values: Iterable[Value], name_of: Callable[[Value], Name]) -> Dict[Name, List[Value]]:
@@ -168,7 +165,7 @@ def grouped(values: Iterable[Value], name_of: Callable[[Value], Name]) -> Dict[N
 
 def by_case(benchmarks: Iterable[Benchmark]) -> Dict[str, List[Benchmark]]:
     """Return the entries of each case, by its node id."""
-    return grouped(benchmarks, lambda benchmark: str(benchmark["fullname"]))
+    return grouped(benchmarks, lambda benchmark: benchmark.fullname)
 
 
 def by_machine(benchmarks: Iterable[Benchmark]) -> Dict[str, List[Benchmark]]:
@@ -189,7 +186,7 @@ def find(
     def likeness(benchmark: Benchmark) -> Any:
         key = key_of(benchmark)
         same = (key.fingerprint == fingerprint, key.config_hash == config_hash)
-        return same, record_of(benchmark)["time"]
+        return same, benchmark.record.time
 
     return max(entries.get(nodeid, ()), key=likeness, default=None)
 
@@ -202,7 +199,7 @@ def software_since(
     ``entries`` as :func:`by_case` returns them.
     """
     pairs = [(find(entries, *key_of(benchmark)), benchmark) for benchmark in benchmarks]
-    return software_changes((record_of(old), record_of(new)) for old, new in pairs if old)
+    return software_changes((old.record, new.record) for old, new in pairs if old is not None)
 
 
 def gone(benchmarks: Iterable[Benchmark], cases: AbstractSet[str]) -> List[Benchmark]:
@@ -216,10 +213,10 @@ def gone(benchmarks: Iterable[Benchmark], cases: AbstractSet[str]) -> List[Bench
     files = {case.split("::")[0] for case in cases}
 
     def is_gone(benchmark: Benchmark) -> bool:
-        nodeid, record = benchmark["fullname"], record_of(benchmark)
-        if "spec" in record and nodeid.split("::")[0] not in files:
+        nodeid, record = benchmark.fullname, benchmark.record
+        if record.spec is not None and nodeid.split("::")[0] not in files:
             return False
-        if record.get("overrides"):
+        if record.overrides:
             return without_identifier(nodeid) not in functions
         return of_test(benchmark) not in cases
 
@@ -228,7 +225,7 @@ def gone(benchmarks: Iterable[Benchmark], cases: AbstractSet[str]) -> List[Bench
 
 def newest(benchmarks: Iterable[Benchmark]) -> List[Benchmark]:
     """Return the newest entry of each case on each machine."""
-    ordered = sorted(benchmarks, key=lambda benchmark: str(record_of(benchmark)["time"]))
+    ordered = sorted(benchmarks, key=lambda benchmark: benchmark.record.time)
     return list({place_of(benchmark): benchmark for benchmark in ordered}.values())
 
 
@@ -244,38 +241,38 @@ def replaced(old: Iterable[Benchmark], new: Sequence[Benchmark]) -> List[Benchma
     stay for ever. Other cases and other machines keep their entries. A new entry remembers which
     slow-downs of its case were accepted before.
     """
-    accepted: Dict[Place, List[Dict[str, Any]]] = {place_of(one): [] for one in new}
+    accepted: Dict[Place, List[Accepted]] = {place_of(one): [] for one in new}
     kept = []
     for one in old:
         if place_of(one) in accepted:
-            accepted[place_of(one)] += record_of(one).get("accepted", ())
+            accepted[place_of(one)] += one.record.accepted
         else:
             kept.append(one)
     return in_order([*kept, *(accepting(one, accepted[place_of(one)]) for one in new)])
 
 
-def accepting(benchmark: Benchmark, accepted: Sequence[Dict[str, Any]]) -> Benchmark:
+def accepting(benchmark: Benchmark, accepted: Sequence[Accepted]) -> Benchmark:
     """Return an entry that also says which slow-downs of its case were accepted, and why.
 
     One that was accepted twice, as by the same promotion once more, is there with its first time.
     """
-    record = record_of(benchmark)
-    own = list(record.get("accepted", ()))
-    whole: List[Dict[str, Any]] = []
-    what: List[Dict[str, Any]] = []
-    for one in sorted([*accepted, *own], key=lambda one: str(one.get("time", ""))):
-        timeless = {**one, "time": None}
+    record = benchmark.record
+    own = list(record.accepted)
+    whole: List[Accepted] = []
+    what: List[Accepted] = []
+    for one in sorted([*accepted, *own], key=lambda one: one.time):
+        timeless = replace(one, time="")
         if timeless not in what:
             whole.append(one)
             what.append(timeless)
     if whole == own:
         return benchmark
-    return with_record(benchmark, {**record, "accepted": whole[-MOST_ACCEPTED:]})
+    return with_record(benchmark, replace(record, accepted=whole[-MOST_ACCEPTED:]))
 
 
 def as_promoted(benchmark: Benchmark, name: str) -> Benchmark:
     """Return an entry that also says of which baseline it became a part."""
-    return with_record(benchmark, {**record_of(benchmark), "promoted": name})
+    return with_record(benchmark, replace(benchmark.record, promoted=name))
 
 
 @dataclass(frozen=True)
@@ -291,11 +288,11 @@ class Difference:
         """Which case it is, and on which machine."""
         return self.key.nodeid, self.key.fingerprint
 
-    def as_dict(self) -> Dict[str, Any]:
+    def as_plain(self) -> Facts:
         """Return JSON values."""
         nodeid, config_hash, machine = self.key
         key = {"case": nodeid, "machine": machine, "config_hash": config_hash}
-        return {**key, **self.verdict.as_dict()}
+        return {**key, **as_plain(self.verdict)}
 
 
 def differences(
@@ -313,9 +310,9 @@ def differences(
     found = []
     for benchmark, entry in zip(now, stored):
         verdict = Verdict(NEW) if entry is None else judge(benchmark, entry, rule)
-        found.append(Difference(key_of(benchmark), record_of(benchmark)["name"], verdict))
-    there = {benchmark["fullname"] for benchmark in now}
-    lost = {b["fullname"]: record_of(b)["name"] for b in gone(before, there)}
+        found.append(Difference(key_of(benchmark), benchmark.record.name, verdict))
+    there = {benchmark.fullname for benchmark in now}
+    lost = {b.fullname: b.record.name for b in gone(before, there)}
     missing = Verdict(MISSING)
     found += [Difference(Key(nodeid, "", ""), name, missing) for nodeid, name in lost.items()]
     return found

@@ -13,16 +13,20 @@ from __future__ import annotations
 import csv
 import io
 import json
-from typing import Any, Dict, Iterable, Tuple
+from operator import attrgetter
+from typing import Dict, Iterable, Sequence, Tuple
+
+from msgspec.structs import replace
 
 from ipubench.fixtures.case.untrusted import printable
-from ipubench.plugins.baseline.case_row import COLUMNS
+from ipubench.plugins.baseline.case_row import COLUMNS, CaseRow
+from ipubench.plugins.baseline.format import Document
 from ipubench.plugins.baseline.rows import Report
-from ipubench.plugins.record.record import NAMESPACE, record_of, with_record
+from ipubench.plugins.record.record import with_record
+from ipubench.plugins.record.structs import NAMESPACE, as_plain
 from ipubench.plugins.record.text import percent, short_number
+from ipubench.plugins.record.verdict import known
 
-# Heading -> key of a row.
-CASE_COLUMNS = tuple((heading, key) for heading, key, _ in COLUMNS)
 VERDICT_COLUMNS: Tuple[Tuple[str, str], ...] = (
     ("verdict", "kind"),
     ("before (items/s)", "before"),
@@ -37,27 +41,26 @@ VERDICT_COLUMNS: Tuple[Tuple[str, str], ...] = (
     ("processes before", "processes_before"),
     ("reasons", "reasons"),
 )
-Row = Dict[str, Any]
 # What a spreadsheet takes for the start of a formula.
 FORMULA = ("=", "+", "-", "@")
 
 
 def csv_with_verdicts(report: Report) -> str:
     """Return one row per case with all key figures, and what the gate said of it."""
-    return csv_table((*CASE_COLUMNS, *VERDICT_COLUMNS), report.rows())
+    headings, fields = zip(*COLUMNS, *VERDICT_COLUMNS)
+    return csv_table(headings, map(attrgetter(*fields), report.rows()))
 
 
-def csv_table(columns: Iterable[Tuple[str, str]], rows: Iterable[Row]) -> str:
-    """Return rows under headings: ``columns`` are these and the keys of a row's values."""
-    headings, keys = zip(*columns)
+def csv_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return rows under headings."""
     output = io.StringIO()
     writer = csv.writer(output, lineterminator="\n")
     writer.writerow(map(csv_cell, headings))
-    writer.writerows([csv_cell(row[key]) for key in keys] for row in rows)
+    writer.writerows(map(csv_cell, row) for row in rows)
     return output.getvalue()
 
 
-def csv_cell(value: Any) -> Any:
+def csv_cell(value: object) -> object:
     """Return a value as a cell that no spreadsheet takes for a formula.
 
     Control characters become escapes: a carriage return would open a row of its own.
@@ -72,38 +75,34 @@ def csv_cell(value: Any) -> Any:
     return value
 
 
-def pytest_benchmark(document: Dict[str, Any]) -> str:
+def pytest_benchmark(document: Document) -> str:
     """Return the document with what pytest-benchmark knows, and our records without processes."""
-    kept = {key: value for key, value in document.items() if key != NAMESPACE}
-    kept["benchmarks"] = [_one_process(benchmark) for benchmark in document["benchmarks"]]
+    alone = [with_record(b, replace(b.record, processes=())) for b in document.benchmarks]
+    kept = as_plain(replace(document, benchmarks=alone))
+    del kept[NAMESPACE]
     return json.dumps(kept, indent=1, sort_keys=True) + "\n"
 
 
-def _one_process(benchmark: Dict[str, Any]) -> Dict[str, Any]:
-    record = {key: value for key, value in record_of(benchmark).items() if key != "processes"}
-    return with_record(benchmark, record)
-
-
-def github_action_benchmark(rows: Iterable[Row]) -> str:
+def github_action_benchmark(rows: Iterable[CaseRow]) -> str:
     """Return the list that the tool ``customBiggerIsBetter`` reads: throughput by case."""
     entries = []
     for row in rows:
-        half = (row["high"] - row["low"]) / 2 if None not in (row["low"], row["high"]) else None
+        half = None if row.low is None or row.high is None else (row.high - row.low) / 2
         facts = {
-            "latency p50 (ms)": row["p50_ms"],
-            "latency p99 (ms)": row["p99_ms"],
-            "compile (s)": row["compile_seconds"],
-            "rounds": row["rounds"],
-            "processes": row["processes"],
+            "latency p50 (ms)": row.p50_ms,
+            "latency p99 (ms)": row.p99_ms,
+            "compile (s)": row.compile_seconds,
+            "rounds": row.rounds,
+            "processes": row.processes,
         }
         lines = [f"{key}: {_shown(value)}" for key, value in facts.items() if value]
-        if row["share"] is not None:
-            lines.append(f"share of peak: {percent(row['share'])}")
+        if row.share is not None:
+            lines.append(f"share of peak: {percent(row.share)}")
         entry = {
-            "name": row["id"],
-            "unit": row["unit"],
-            "value": row["throughput"],
-            "extra": "\n".join([*lines, f"device: {row['fingerprint']}"]),
+            "name": row.id,
+            "unit": row.unit,
+            "value": row.throughput,
+            "extra": "\n".join([*lines, f"device: {row.fingerprint}"]),
         }
         if half is not None:
             entry["range"] = f"± {short_number(half)}"
@@ -111,24 +110,24 @@ def github_action_benchmark(rows: Iterable[Row]) -> str:
     return json.dumps(entries, indent=1, sort_keys=True) + "\n"
 
 
-def _shown(value: Any) -> str:
+def _shown(value: float) -> str:
     return short_number(value) if isinstance(value, float) else str(value)
 
 
-def bencher(rows: Iterable[Row]) -> str:
+def bencher(rows: Iterable[CaseRow]) -> str:
     """Return Bencher Metric Format; a compilation that was reused has no time of its own."""
     metrics: Dict[str, Dict[str, Dict[str, float]]] = {}
     for row in rows:
-        measures = {"throughput": {"value": row["throughput"]}}
-        if None not in (row["low"], row["high"]):
-            measures["throughput"].update(lower_value=row["low"], upper_value=row["high"])
-        if row["p50_ms"] is not None:
-            measures["latency"] = {"value": 1e6 * row["p50_ms"]}
-        if row["p99_ms"] is not None:
-            measures["latency-p99"] = {"value": 1e6 * row["p99_ms"]}
-        if row["compile"] == "fresh":
-            measures["build-time"] = {"value": row["compile_seconds"]}
-        if row["host_memory_bytes"] is not None:
-            measures["host-memory"] = {"value": row["host_memory_bytes"]}
-        metrics[row["id"]] = measures
+        measures = {"throughput": {"value": known(row.throughput)}}
+        if row.low is not None and row.high is not None:
+            measures["throughput"].update(lower_value=row.low, upper_value=row.high)
+        if row.p50_ms is not None:
+            measures["latency"] = {"value": 1e6 * row.p50_ms}
+        if row.p99_ms is not None:
+            measures["latency-p99"] = {"value": 1e6 * row.p99_ms}
+        if row.compile == "fresh" and row.compile_seconds is not None:
+            measures["build-time"] = {"value": row.compile_seconds}
+        if row.host_memory_bytes is not None:
+            measures["host-memory"] = {"value": row.host_memory_bytes}
+        metrics[row.id] = measures
     return json.dumps(metrics, indent=1, sort_keys=True) + "\n"

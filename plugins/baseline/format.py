@@ -1,23 +1,22 @@
-"""The form of a baseline file, and what makes one sound: plugins/baseline/schema.json."""
+"""The form of a baseline file, and what makes one sound: the types of plugins/record/structs.py."""
 
 from __future__ import annotations
 
-import functools
-import itertools
-import json
+import re
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Set
+from typing import Any, Callable, Final, Literal, Mapping, Sequence, Set
+
+import msgspec
 
 from ipubench.fixtures.case.untrusted import parse_json
 from ipubench.plugins.baseline.entries import Key, key_of
-from ipubench.plugins.record.record import NAMESPACE
+from ipubench.plugins.baseline.run_facts import RunFacts
+from ipubench.plugins.record.structs import NAMESPACE, Around, Benchmark, Json, Part, inward
 
-FORMAT = 2
-SCHEMA = Path(__file__).with_name("schema.json")
-# Schemas of numbers, and the least number of each.
-NUMBERS = {"#/$defs/positive": 1e-30, "#/$defs/amount": 0.0, "#/$defs/number": -1e30}
-LONGEST_REASON = 100
-MOST_PROBLEMS = 100  # that are looked for
+FORMAT: Final = 2
+#: How msgspec ends a message, and what of a path is the same in every benchmark.
+PLACE = re.compile(r" - at `\$\.?(.*)`$", re.DOTALL)
+OF_CASE = re.compile(r"benchmarks\[(\d+)\]\.?(?:extra_info\.ipubench(?:\.|$))?(.*)")
 # Of a file, so that it takes at most some 500 MB of memory, whatever it holds.
 MOST_BYTES = 64 << 20
 MOST_VALUES = 2_500_000
@@ -37,19 +36,42 @@ def check_size(text: str) -> None:
         )
 
 
-def decode(path: Path, text: str) -> Dict[str, Any]:
-    """Return the document in a file's text, not yet checked."""
+class OurPart(Part, frozen=True):
+    """What is ours in a document."""
+
+    format: Literal[2]
+    #: Of a report: what the runs said beside their measurements.
+    runs: Sequence[RunFacts] = ()
+
+
+class Document(Around, frozen=True, kw_only=True):
+    """A baseline or a report: a document in pytest-benchmark's format."""
+
+    benchmarks: Sequence[Benchmark]
+    ipubench: OurPart = OurPart(FORMAT)
+
+    @classmethod
+    def of(
+        cls, around: Around, benchmarks: Sequence[Benchmark], runs: Sequence[RunFacts] = ()
+    ) -> Document:
+        """Return a document around benchmarks."""
+        known = {name: getattr(around, name) for name in Around.__struct_fields__}
+        return cls(**known, benchmarks=benchmarks, ipubench=OurPart(FORMAT, runs))
+
+
+def decode(path: Path, text: str, wanted: Callable[[str], bool]) -> Document:
+    """Return the ``wanted`` cases of the document in a file's text. Raises BaselineError."""
     try:
         check_size(text)
-        document = parse_json(text)
+        plain = parse_json(text)
     except ValueError as error:
         raise BaselineError(
             f"the baseline {path} cannot be read as JSON ({error}); restore it, or write another "
             "one with --baseline-save"
         ) from error
-    part = document.get(NAMESPACE) if isinstance(document, dict) else None
+    part = plain.get(NAMESPACE) if isinstance(plain, dict) else None
     version = part.get("format") if isinstance(part, dict) else None
-    if type(version) is not int or not isinstance(document.get("benchmarks"), list):
+    if type(version) is not int or not isinstance(plain.get("benchmarks"), list):
         raise BaselineError(
             f"{path} is not a baseline of this suite; write one with --baseline-save"
         )
@@ -58,74 +80,45 @@ def decode(path: Path, text: str) -> Dict[str, Any]:
             f"the baseline {path} has format {version}, this version reads {FORMAT}: use another "
             "ipubench, or write the baseline again"
         )
-    loaded: Dict[str, Any] = document
-    return loaded
+    kept = [one for one in plain["benchmarks"] if wanted(_name(one))]
+    try:
+        return checked({**plain, "benchmarks": kept})
+    except ValueError as error:
+        raise BaselineError(
+            f"the baseline {path} is damaged: {error}; restore it, or write another one with "
+            "--baseline-save"
+        ) from None
 
 
-def problems(document: Dict[str, Any]) -> List[str]:
-    """Return what is wrong with a document: which case, where, what."""
-    # The first tell enough of a file in which all is wrong, and finding all takes minutes.
-    errors = list(itertools.islice(_validator().iter_errors(document), MOST_PROBLEMS))
-    # Of several problems with one value the outermost says most.
-    errors.sort(key=lambda error: len(error.absolute_path))
-    found = [_describe(document, list(error.absolute_path), error.message) for error in errors]
-    return found or _repeated(document["benchmarks"])
+def _name(plain: Json) -> str:
+    name = plain.get("fullname") if isinstance(plain, dict) else None
+    return name if isinstance(name, str) else ""
 
 
-def _describe(document: Dict[str, Any], path: List[Any], message: str) -> str:
-    case = ""
-    if path[:1] == ["benchmarks"] and len(path) > 1:
-        benchmark = document["benchmarks"][path[1]]
-        name = benchmark.get("fullname") if isinstance(benchmark, dict) else None
-        case = name if isinstance(name, str) and name else f"case number {path[1] + 1}"
-        path = path[2:]
-    # The reason is at the end of the message, after the value, which may be long.
-    reason = message if len(message) <= LONGEST_REASON else f"...{message[-LONGEST_REASON:]}"
-    return ": ".join(filter(None, (case, ".".join(map(str, path)), reason)))
-
-
-def _repeated(benchmarks: List[Dict[str, Any]]) -> List[str]:
+def checked(plain: Mapping[str, Json]) -> Document:
+    """Return a document. Raises ValueError that says what is wrong: which case, where, what."""
+    try:
+        document = msgspec.convert(inward(plain), Document)
+    except msgspec.ValidationError as error:
+        raise ValueError(_describe(plain["benchmarks"], str(error))) from None
     seen: Set[Key] = set()
-    found = []
-    for key in map(key_of, benchmarks):
+    for key in map(key_of, document.benchmarks):
         if key in seen:
-            found.append(f"{key.nodeid}: stored twice for {key.fingerprint} and one configuration")
+            raise ValueError(
+                f"{key.nodeid}: stored twice for {key.fingerprint} and one configuration"
+            )
         seen.add(key)
-    return found
+    return document
 
 
-@functools.lru_cache(maxsize=None)
-def _validator() -> Any:
-    # Imported only where a file is read or written: collection must stay quick.
-    from jsonschema import Draft202012Validator, validators
-
-    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
-    quick = {"items": _items, "$ref": _reference}
-    return validators.extend(Draft202012Validator, quick)(schema)
-
-
-# The library takes seconds for a file's numbers one by one: what is plainly sound is left out.
-
-
-def _items(validator: Any, items: Any, instance: Any, schema: Any) -> Iterator[Any]:
-    from jsonschema import Draft202012Validator
-
-    reference = items.get("$ref") if isinstance(items, dict) else None
-    if reference in NUMBERS and isinstance(instance, list):
-        for index, value in enumerate(instance):
-            if not _is_sound(value, reference):
-                yield from validator.descend(value, items, path=index)
-        return
-    yield from Draft202012Validator.VALIDATORS["items"](validator, items, instance, schema)
-
-
-def _reference(validator: Any, reference: Any, instance: Any, schema: Any) -> Iterator[Any]:
-    from jsonschema import Draft202012Validator
-
-    if reference in NUMBERS and _is_sound(instance, reference):
-        return
-    yield from Draft202012Validator.VALIDATORS["$ref"](validator, reference, instance, schema)
-
-
-def _is_sound(value: Any, reference: str) -> bool:
-    return type(value) in (float, int) and NUMBERS[reference] <= value <= 1e30
+def _describe(benchmarks: Any, message: str) -> str:
+    """Return msgspec's message with the case and the place in it first."""
+    found = PLACE.search(message)
+    place = found.group(1) if found else ""
+    case = ""
+    of_case = OF_CASE.fullmatch(place)
+    if of_case:
+        number = int(of_case.group(1))
+        case = _name(benchmarks[number]) or f"case number {number + 1}"
+        place = of_case.group(2)
+    return ": ".join(filter(None, (case, place, PLACE.sub("", message))))

@@ -20,7 +20,6 @@ from ipubench.plugins.baseline import store
 from ipubench.plugins.baseline.commands import print_json, print_lines, suite_root
 from ipubench.plugins.baseline.entries import (
     HASH_LENGTH,
-    Benchmark,
     by_machine,
     configurations_of,
     grouped,
@@ -29,7 +28,7 @@ from ipubench.plugins.baseline.entries import (
     measured,
     unproven,
 )
-from ipubench.plugins.baseline.format import BaselineError
+from ipubench.plugins.baseline.format import BaselineError, Document
 from ipubench.plugins.baseline.show import when
 from ipubench.plugins.baseline.trends import (
     ChangesUnavailable,
@@ -41,7 +40,7 @@ from ipubench.plugins.baseline.trends import (
 )
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.host_process import short_revision
-from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.text import (
     cut_middle,
     percent,
@@ -69,7 +68,7 @@ def keep_run(run: Recording, ended: int) -> None:
         run.closing.append("nothing was kept for the history: the run ended before its last case")
         return
     failed = unproven(run.results)
-    benchmarks = [one for one in measured(run.results) if one["fullname"] not in failed]
+    benchmarks = [one for one in measured(run.results) if one.fullname not in failed]
     run.closing += left_out(failed, "which the history does not keep")
     if not benchmarks:
         why = "no case was left" if failed else "no case was measured"
@@ -80,7 +79,7 @@ def keep_run(run: Recording, ended: int) -> None:
     for ours in by_machine(benchmarks).values():
         path = path_of(config.rootpath / FOLDER, ours, now, str(os.getpid()))
         try:
-            store.write(path, pytest_benchmark_adapter.document(config, ours))
+            store.write(path, Document.of(pytest_benchmark_adapter.around(config), ours))
         except BaselineError as error:
             run.closing.append(f"{error}{run.where}")
             run.problems.append(ExitCode.USAGE_ERROR)
@@ -93,10 +92,10 @@ def path_of(folder: Path, benchmarks: Sequence[Benchmark], moment: str, run: str
 
     ``moment`` is UTC, ISO 8601. ``run`` keeps runs within one second apart.
     """
-    record = record_of(benchmarks[0])
-    revision = short_revision(record.get("git")) or "unversioned"
+    record = benchmarks[0].record
+    revision = short_revision(record.git) or "unversioned"
     name = f"{moment.replace('-', '').replace(':', '')}-{revision}-{run}.json"
-    return folder / slug(record["device"]["fingerprint"]) / name
+    return folder / slug(record.device.fingerprint) / name
 
 
 def slug(fingerprint: str) -> str:
@@ -127,15 +126,15 @@ def read(root: Path, wanted: Callable[[str], bool], last: int) -> Kept:
             notes.append(f"left out: {error}")
     for path in paths:
         try:
-            found = store.load_document(path, wanted)["benchmarks"]
+            found = store.load_document(path, wanted).benchmarks
         except BaselineError as error:
             notes.append(f"left out: {error}")
             continue
         benchmarks += found
         runs += bool(found)
     # A run that was kept as it ended, and again as it was promoted, is one point.
-    benchmarks.sort(key=lambda one: "promoted" in record_of(one))
-    points = {(key_of(one), str(record_of(one)["time"])): one for one in benchmarks}
+    benchmarks.sort(key=lambda one: bool(one.record.promoted))
+    points = {(key_of(one), one.record.time): one for one in benchmarks}
     return Kept(list(points.values()), runs, notes)
 
 

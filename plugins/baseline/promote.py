@@ -9,7 +9,9 @@ from __future__ import annotations
 import argparse
 from argparse import Namespace
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Sequence, Set
+from typing import Dict, List, Sequence, Set
+
+from msgspec.structs import replace
 
 from ipubench.fixtures.case.errors import counted, some_of
 from ipubench.fixtures.machine.files import user_path
@@ -23,7 +25,7 @@ from ipubench.plugins.baseline.commands import (
 )
 from ipubench.plugins.baseline.entries import (
     MOST_NAMES,
-    Benchmark,
+    Key,
     Place,
     accepting,
     as_promoted,
@@ -34,10 +36,10 @@ from ipubench.plugins.baseline.entries import (
     place_of,
     why_disturbed,
 )
-from ipubench.plugins.baseline.format import BaselineError
+from ipubench.plugins.baseline.format import BaselineError, Document
 from ipubench.plugins.baseline.run_facts import FAILED, NOT_RUN, UNPROVEN, RunFacts, worst_run
 from ipubench.plugins.baseline.runs import StoredRun, read_run
-from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.structs import Accepted, Benchmark
 from ipubench.plugins.record.text import matches, time_stamp
 from ipubench.plugins.record.verdict import INCONCLUSIVE, MISSING, REGRESSED
 
@@ -91,7 +93,7 @@ def decide(stored: StoredRun, accepted: Sequence[Acceptance], entries: Set[Place
     names = names_of([*map(place_of, stored.benchmarks), *places])
     runs = worst_run([run.named(names) for run in stored.runs])
     for benchmark in stored.benchmarks:
-        nodeid = benchmark["fullname"]
+        nodeid = benchmark.fullname
         place = place_of(benchmark)
         name = names[place]
         # A run that knows no machine speaks of all.
@@ -120,10 +122,10 @@ def decide(stored: StoredRun, accepted: Sequence[Acceptance], entries: Set[Place
     return found
 
 
-def _kept(acceptance: Acceptance, run: RunFacts, name: str) -> Dict[str, Any]:
+def _kept(acceptance: Acceptance, run: RunFacts, name: str) -> Accepted:
     """Return what the entry of an accepted case says for ever."""
-    change = run.verdicts.get(name, {}).get("change")
-    return {"reason": acceptance.reason, "time": time_stamp(), "change": change}
+    change = run.verdicts[name].change if name in run.verdicts else None
+    return Accepted(acceptance.reason, time_stamp(), change)
 
 
 def promote(args: Namespace) -> int:
@@ -143,7 +145,7 @@ def promote(args: Namespace) -> int:
         # Where one case may not be promoted, none is.
         kept = [] if found.refused else [as_promoted(b, target.stem) for b in found.promoted]
         known = {key_of(benchmark): benchmark for benchmark in [*found.promoted, *kept]}
-        document = {**stored.document, "benchmarks": found.proven}
+        document = replace(stored.document, benchmarks=found.proven)
         print_lines(_keep_history(document, known, args.history))
     if found.refused:
         some = some_of(found.refused, MOST_NAMES)
@@ -153,7 +155,7 @@ def promote(args: Namespace) -> int:
             "names the baseline"
         )
     if found.promoted:
-        store.save(target, {**stored.document, "benchmarks": found.promoted})
+        store.save(target, replace(stored.document, benchmarks=found.promoted))
         subject = counted(len(found.promoted), f"case of {path} is", f"cases of {path} are")
         print(f"{subject} the baseline {target} now")
     else:
@@ -166,7 +168,7 @@ def _say_the_rest(stored: StoredRun, found: Decision, acceptances: Sequence[Acce
     stay = left_out(found.left, "whose entries stay as they were")
     disturbed = left_out(dict.fromkeys(found.disturbed, "disturbed"), DISTURBED)
     lines = [f"  {line}" for line in (*stay, *disturbed)]
-    known = {b["fullname"] for b in stored.benchmarks}.union(*(run.cases() for run in stored.runs))
+    known = {b.fullname for b in stored.benchmarks}.union(*(run.cases() for run in stored.runs))
     for one in acceptances:
         if not any(matches(one.pattern, nodeid) for nodeid in known):
             lines.append(f"  --accept: no case of the run matches {one.pattern}")
@@ -175,7 +177,7 @@ def _say_the_rest(stored: StoredRun, found: Decision, acceptances: Sequence[Acce
     return EXIT_INCOMPLETE if found.bad or troubles or not found.promoted else 0
 
 
-def _keep_history(document: Dict[str, Any], known: Dict[Any, Benchmark], folder: str) -> List[str]:
+def _keep_history(document: Document, known: Dict[Key, Benchmark], folder: str) -> List[str]:
     """Keep what was measured as a run of the history, a file for each machine; say where.
 
     Also what is not promoted: a trend is of what was measured. ``known``: what is known of those
@@ -185,11 +187,11 @@ def _keep_history(document: Dict[str, Any], known: Dict[Any, Benchmark], folder:
         root = user_path(folder) if folder else suite_root() / history.FOLDER
     except OSError as error:
         raise BaselineError(f"--history={folder}: {error}") from error
-    kept = [known.get(key_of(benchmark), benchmark) for benchmark in document["benchmarks"]]
+    kept = [known.get(key_of(benchmark), benchmark) for benchmark in document.benchmarks]
     lines = []
     for benchmarks in by_machine(kept).values():
-        newest = max(str(record_of(benchmark)["time"]) for benchmark in benchmarks)
+        newest = max(benchmark.record.time for benchmark in benchmarks)
         path = history.path_of(root, benchmarks, newest, "promoted")
-        store.save(path, {**document, "benchmarks": benchmarks})
+        store.save(path, replace(document, benchmarks=benchmarks))
         lines.append(f"kept for the history in {path}")
     return lines

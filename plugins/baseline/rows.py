@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ipubench.fixtures.case.errors import counted, some_of
-from ipubench.plugins.baseline.case_row import row_of
-from ipubench.plugins.baseline.entries import Benchmark, Place, names_of, place_of
+from ipubench.plugins.baseline.case_row import CaseRow, row_of, unmeasured_row
+from ipubench.plugins.baseline.entries import Place, Value, names_of, place_of
+from ipubench.plugins.baseline.format import Document
 from ipubench.plugins.baseline.run_facts import (
     BAD,
     FAILED,
@@ -20,7 +22,7 @@ from ipubench.plugins.baseline.run_facts import (
     in_time,
     worst_run,
 )
-from ipubench.plugins.record.record import THROUGHPUT
+from ipubench.plugins.record.structs import Benchmark, Profile
 from ipubench.plugins.record.text import EXIT_USAGE, cut_middle, name_of_test, percent, told_apart
 from ipubench.plugins.record.verdict import (
     COMPARED,
@@ -30,6 +32,9 @@ from ipubench.plugins.record.verdict import (
     MISSING,
     PASS,
     UNJUDGED,
+    JudgedMetric,
+    Verdict,
+    known,
     noisier,
 )
 
@@ -46,15 +51,15 @@ class Report:
     """
 
     #: In pytest-benchmark's format, as a baseline holds it; of each case on each machine one entry.
-    document: Dict[str, Any]
-    #: Case -> what the gate said (``Verdict.as_dict()``); missing cases too.
-    verdicts: Dict[str, Dict[str, Any]] = field(default_factory=dict)
+    document: Document
+    #: Case -> what the gate said; missing cases too.
+    verdicts: Dict[str, Verdict] = field(default_factory=dict)
     #: Case -> passed, failed, skipped.
     outcomes: Dict[str, str] = field(default_factory=dict)
     #: Case -> why it did not pass, in one line.
     reasons: Dict[str, str] = field(default_factory=dict)
     #: Case -> where its time went.
-    profiles: Dict[str, Dict[str, Any]] = field(default_factory=dict)
+    profiles: Dict[str, Profile] = field(default_factory=dict)
     #: Case -> the stored entry that it was compared with, as far as it is known.
     before: Dict[str, Benchmark] = field(default_factory=dict)
     #: Cases that were selected and of which nothing is known.
@@ -72,16 +77,16 @@ class Report:
     ended: Optional[float] = None
     interrupted: bool = False
     #: The runs that it is made of; they go into its baseline.json.
-    runs: List[RunFacts] = field(default_factory=list)
+    runs: Sequence[RunFacts] = ()
     #: Place -> what the case is called.
     names: Dict[Place, str] = field(init=False)
 
     def __post_init__(self) -> None:
         places = [place for run in self.runs for place in run.places().values()]
-        self.names = names_of([*map(place_of, self.document["benchmarks"]), *places])
+        self.names = names_of([*map(place_of, self.document.benchmarks), *places])
 
     @classmethod
-    def of(cls, document: Dict[str, Any], runs: Sequence[RunFacts]) -> Report:
+    def of(cls, document: Document, runs: Sequence[RunFacts]) -> Report:
         """Return a report of what some runs measured, which shows their own verdicts.
 
         A case of several runs on one machine is shown as it ended worst.
@@ -89,14 +94,10 @@ class Report:
         report = cls(document, runs=in_time(runs))
         named = [run.named(report.names) for run in report.runs]
         for nodeid, run in worst_run(named).items():
-            for ours, its in (
-                (report.verdicts, run.verdicts),
-                (report.outcomes, run.outcomes),
-                (report.reasons, run.reasons),
-                (report.profiles, run.profiles),
-            ):
-                if nodeid in its:
-                    ours[nodeid] = its[nodeid]  # type: ignore[assignment]
+            _take(nodeid, report.verdicts, run.verdicts)
+            _take(nodeid, report.outcomes, run.outcomes)
+            _take(nodeid, report.reasons, run.reasons)
+            _take(nodeid, report.profiles, run.profiles)
             if run.kind_of(nodeid) == NOT_RUN:
                 report.not_run.append(nodeid)
         report._describe()
@@ -122,7 +123,7 @@ class Report:
         """Whether a run ended early or otherwise not well, beside how its cases ended."""
         return bool(self.problems) or self.interrupted
 
-    def judge(self, verdicts: Mapping[str, Dict[str, Any]]) -> None:
+    def judge(self, verdicts: Mapping[str, Verdict]) -> None:
         """Keep the verdicts of a comparison that was made later.
 
         Where the runs say what they selected, a case of which there is no result is missing only if
@@ -133,7 +134,7 @@ class Report:
         outcomes = [outcome for run in self.runs for outcome in run.outcomes.items()]
         ran = {case for case, _ in outcomes} - {case for case, how in outcomes if how == "failed"}
         for name, verdict in verdicts.items():
-            if not known or verdict["kind"] != MISSING:
+            if not known or verdict.kind != MISSING:
                 self.verdicts[name] = verdict
             elif name not in selected:
                 self.unselected += 1
@@ -145,62 +146,79 @@ class Report:
         for name, benchmark in self.measured().items():
             entry = find(benchmark)
             # Of another machine, say, it would not belong beside these rounds.
-            if entry is not None and self.verdicts.get(name, {}).get("change") is not None:
+            verdict = self.verdicts.get(name)
+            if entry is not None and verdict is not None and verdict.change is not None:
                 self.before[name] = entry
 
     def measured(self) -> Dict[str, Benchmark]:
         """Return the measured cases."""
-        return {self.names[place_of(b)]: b for b in self.document["benchmarks"]}
+        return {self.names[place_of(b)]: b for b in self.document.benchmarks}
 
-    def rows(self) -> List[Dict[str, Any]]:
+    def rows(self) -> List[CaseRow]:
         """Return a row per measured case, then those that failed unmeasured or are missing."""
         measured = self.measured()
-        rows = [self._row(name, benchmark) for name, benchmark in measured.items()]
+        rows = [
+            self._completed(name, benchmark.fullname, row_of(benchmark, self.verdicts.get(name)))
+            for name, benchmark in measured.items()
+        ]
         others = [case for case, outcome in self.outcomes.items() if outcome == "failed"]
         others += [*self.verdicts, *self.not_run]
         nodeids = {name: nodeid for (nodeid, _), name in self.names.items()}
         for name in dict.fromkeys(others):
             if name not in measured:
-                rows.append(self._row(name, {"fullname": nodeids.get(name, name)}))
+                nodeid = nodeids.get(name, name)
+                rows.append(self._completed(name, nodeid, unmeasured_row(nodeid)))
         return rows
 
-    def _row(self, name: str, benchmark: Dict[str, Any]) -> Dict[str, Any]:
-        verdict = self.verdicts.get(name, {})
-        kind = verdict.get("kind", MEASURED)
-        reasons = reasons_of(verdict)
+    def _completed(self, name: str, nodeid: str, row: CaseRow) -> CaseRow:
+        """Add how a case ended, and what the gate said of it."""
+        verdict = self.verdicts.get(name)
+        kind = MEASURED if verdict is None else verdict.kind
+        reasons = [] if verdict is None else reasons_of(verdict)
         if self.outcomes.get(name) == "failed" and kind != "regressed":
             kind = kind if kind == "missing" else FAILED
             reasons = [*filter(None, [self.reasons.get(name, "")]), *reasons]
         elif name in self.not_run:
             kind, reasons = NOT_RUN, ["its run ended before its test", *reasons]
-        row = row_of(benchmark, verdict)
         # What tells the case of one machine from that of another.
-        machine = name[len(benchmark["fullname"]) :]
-        row.update(id=name, name=row["name"] + machine, series=row["series"] + machine)
-        return {
-            **row,
-            "kind": kind,
-            "before": verdict.get("before"),
-            "now": verdict.get("now"),
-            "change": verdict.get("change"),
-            "change_low": verdict.get("low"),
-            "change_high": verdict.get("high"),
-            "threshold": verdict.get("threshold"),
-            "metric": verdict.get("metric", THROUGHPUT) if kind in COMPARED else None,
-            "processes_now": verdict.get("processes") or None,
-            "processes_before": verdict.get("processes_before") or None,
-            "allowed": verdict.get("allowed"),
-            "in_turns": bool(verdict.get("in_turns")),
-            "reasons": reasons,
-            "profile": self.profiles.get(name),
-        }
+        machine = name[len(nodeid) :]
+        row = dataclasses.replace(
+            row,
+            id=name,
+            name=row.name + machine,
+            series=row.series + machine,
+            kind=kind,
+            reasons=reasons,
+            profile=self.profiles.get(name),
+        )
+        if verdict is None:
+            return row
+        return dataclasses.replace(
+            row,
+            before=verdict.before,
+            now=verdict.now,
+            change=verdict.change,
+            change_low=verdict.low,
+            change_high=verdict.high,
+            threshold=verdict.threshold,
+            metric=verdict.metric if kind in COMPARED else "",
+            processes_now=verdict.processes or None,
+            processes_before=verdict.processes_before or None,
+            allowed=verdict.allowed,
+            in_turns=verdict.in_turns,
+        )
+
+
+def _take(case: str, ours: Dict[str, Value], its: Mapping[str, Value]) -> None:
+    if case in its:
+        ours[case] = its[case]
 
 
 def _joined(values: Iterable[str]) -> str:
     return " | ".join(dict.fromkeys(filter(None, values)))
 
 
-def exit_code(report: Report, rows: Sequence[Dict[str, Any]]) -> int:
+def exit_code(report: Report, rows: Sequence[CaseRow]) -> int:
     """Return what a report means for CI: 0, 1 where a case or a run is bad or nothing ran, 6, or 4.
 
     6: a gate was asked for and nothing was compared. 4: a run left nothing that can be read.
@@ -216,53 +234,53 @@ def exit_code(report: Report, rows: Sequence[Dict[str, Any]]) -> int:
     return 0
 
 
-def named(rows: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
+def named(rows: Sequence[CaseRow]) -> List[CaseRow]:
     """Return the rows with names that tell them apart.
 
     A case that measured nothing is called by its test: its identifier may be a number.
     """
     names = told_apart(
-        {
-            row["id"]: name_of_test(row["id"]) if row["throughput"] is None else row["name"]
-            for row in rows
-        }
+        {row.id: name_of_test(row.id) if row.throughput is None else row.name for row in rows}
     )
-    return [{**row, "name": names[row["id"]]} for row in rows]
+    return [dataclasses.replace(row, name=names[row.id]) for row in rows]
 
 
-def reasons_of(verdict: Dict[str, Any]) -> List[str]:
+def reasons_of(verdict: Verdict) -> List[str]:
     """Return in words what else a verdict says: other metrics that changed, its reasons, and what
     the test itself says differently.
     """
-    also = [one for one in verdict.get("also") or () if one.get("kind") != "pass"]
-    changed = [f"{one['metric']}: {change_text(one)}" for one in also if change_text(one)]
-    reasons = [*(verdict.get("reasons") or ()), *(verdict.get("extra_info") or ())]
-    return [*changed, *dict.fromkeys(map(str, reasons))]
+    also = [one for one in verdict.also if one.kind != PASS]
+    changed = [f"{one.metric}: {change_text(one)}" for one in also if change_text(one)]
+    return [*changed, *dict.fromkeys([*verdict.reasons, *verdict.extra_info])]
 
 
-def change_text(verdict: Dict[str, Any]) -> str:
+def change_text(verdict: Union[Verdict, JudgedMetric]) -> str:
     """Return the change with its interval, where that is known; '' where nothing was compared."""
-    if verdict.get("change") is None:
+    return in_words(verdict.change, verdict.low, verdict.high)
+
+
+def in_words(change: Optional[float], low: Optional[float], high: Optional[float]) -> str:
+    """Return a change with its interval, where that is known; '' where nothing was compared."""
+    if change is None:
         return ""
-    text, interval = percent(verdict["change"], sign=True), interval_text(verdict)
+    text, interval = percent(change, sign=True), interval_text(low, high)
     return text if interval == "-" else f"{text} ({interval})"
 
 
-def interval_text(verdict: Any) -> str:
-    """Return the interval of the change, or '-'."""
-    low, high = (None, None) if verdict is None else (verdict.get("low"), verdict.get("high"))
+def interval_text(low: Optional[float], high: Optional[float]) -> str:
+    """Return the interval of a change, or '-'."""
     if low is None or high is None:
         return "-"
     return f"{percent(low, sign=True)} to {percent(high, sign=True)}"
 
 
-def counts(rows: Sequence[Dict[str, Any]]) -> Dict[str, int]:
+def counts(rows: Sequence[CaseRow]) -> Dict[str, int]:
     """Return how many rows there are of each kind, in the order a reader wants them."""
-    found = collections.Counter(row["kind"] for row in rows)
+    found = collections.Counter(row.kind for row in rows)
     return {kind: found[kind] for kind in KINDS if found[kind]}
 
 
-def headline(report: Report, rows: Sequence[Dict[str, Any]]) -> str:
+def headline(report: Report, rows: Sequence[CaseRow]) -> str:
     """Return the one sentence that says how the run ended."""
     numbers = [f"{count} {kind}" for kind, count in counts(rows).items()]
     text = f"{counted(len(rows), 'case')}: {', '.join(numbers) or 'none'}"
@@ -274,7 +292,7 @@ def headline(report: Report, rows: Sequence[Dict[str, Any]]) -> str:
     return text + _of_the_runs(report)
 
 
-def conclusion(report: Report, rows: Sequence[Dict[str, Any]]) -> str:
+def conclusion(report: Report, rows: Sequence[CaseRow]) -> str:
     """Return what matters most in a few words: what is wrong, or that nothing is."""
     found = counts(rows)
     wrong = [f"{found[kind]} {kind}" for kind in BAD if kind in found]
@@ -303,15 +321,15 @@ def _of_the_runs(report: Report) -> str:
     return text
 
 
-def own_noise(verdicts: Iterable[Tuple[str, Dict[str, Any]]]) -> str:
+def own_noise(verdicts: Iterable[Tuple[str, Union[Verdict, CaseRow]]]) -> str:
     """Return the line that names the cases whose own noise allows more than the gate, or ''.
 
     ``verdicts``: names of cases with their verdicts, or rows.
     """
     found = [
-        (verdict["allowed"], name)
+        (known(verdict.allowed), name)
         for name, verdict in verdicts
-        if noisier(verdict.get("threshold"), verdict.get("allowed"))
+        if noisier(verdict.threshold, verdict.allowed)
     ]
     if not found:
         return ""
@@ -322,13 +340,13 @@ def own_noise(verdicts: Iterable[Tuple[str, Dict[str, Any]]]) -> str:
     return f"{subject} allowed more than the gate, by {whose} own noise: {names}"
 
 
-def place(verdict: Dict[str, Any]) -> Tuple[int, float]:
+def place(verdict: Union[Verdict, CaseRow, None]) -> Tuple[int, float]:
     """Return where a verdict, or a row, stands among others: by its kind, then by its change."""
-    kind, change = verdict.get("kind"), verdict.get("change")
-    rank = KINDS.index(kind) if kind in KINDS else len(KINDS)
-    return rank, 0.0 if change is None else change
+    if verdict is None or verdict.kind not in KINDS:
+        return len(KINDS), 0.0
+    return KINDS.index(verdict.kind), verdict.change or 0.0
 
 
-def by_change(rows: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
+def by_change(rows: Sequence[CaseRow]) -> List[CaseRow]:
     """Return the rows with the worst first, and equals in the run's order."""
     return sorted(rows, key=place)

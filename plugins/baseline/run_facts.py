@@ -6,13 +6,13 @@ what one shard found is in the report of all: the top-level key ``ipubench`` has
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass, field
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence
 
-from ipubench.plugins.baseline.entries import Place
-from ipubench.plugins.record.files import storable
-from ipubench.plugins.record.verdict import UNJUDGED
+from msgspec.structs import replace
+
+from ipubench.plugins.baseline.entries import Place, Value
+from ipubench.plugins.record.structs import Moment, Part, Profile
+from ipubench.plugins.record.verdict import UNJUDGED, Verdict
 
 FAILED, NOT_RUN, MEASURED = "failed", "not run", "measured"
 #: How a case can end, in the order in which a reader wants to hear of it.
@@ -37,27 +37,27 @@ EXITS_OF_INTERRUPTED = (2, 143)
 NO_GATE = "no gate"
 
 
-@dataclass
-class RunFacts:
+class RunFacts(Part, frozen=True, omit_defaults=False):
     """What one run says beside its measurements. Cases are named by their node ids."""
 
     #: Where it was read: a journal, a document, or the folder of a shard.
     name: str = ""
     command: str = ""
-    started: Optional[float] = None  # seconds since 1970
-    ended: Optional[float] = None
+    #: Seconds since 1970.
+    started: Optional[Moment] = None
+    ended: Optional[Moment] = None
     #: Its cases; those that an earlier part of a resumed run has done included.
-    selected: List[str] = field(default_factory=list)
+    selected: Sequence[str] = []
     #: Case -> passed, failed, skipped.
-    outcomes: Dict[str, str] = field(default_factory=dict)
+    outcomes: Mapping[str, str] = {}
     #: Case -> why it did not pass, in one line.
-    reasons: Dict[str, str] = field(default_factory=dict)
-    #: Case -> ``Verdict.as_dict()``; missing cases too.
-    verdicts: Dict[str, Dict[str, Any]] = field(default_factory=dict)
+    reasons: Mapping[str, str] = {}
+    #: Missing cases too.
+    verdicts: Mapping[str, Verdict] = {}
     #: Case -> where its time went (plugins/compare/explain.py).
-    profiles: Dict[str, Dict[str, Any]] = field(default_factory=dict)
+    profiles: Mapping[str, Profile] = {}
     #: Case -> the fingerprint of the device that it was measured on.
-    machines: Dict[str, str] = field(default_factory=dict)
+    machines: Mapping[str, str] = {}
     #: What it was compared with, or ''; and what judged it.
     baseline: str = ""
     gate: str = NO_GATE
@@ -65,17 +65,6 @@ class RunFacts:
     exit_code: Optional[int] = None
     #: Why nothing is known of it, or ''.
     problem: str = ""
-
-    @classmethod
-    def of_dict(cls, values: Dict[str, Any]) -> RunFacts:
-        """Return the run of a document that has been checked; what is not known is left out."""
-        names = {part.name for part in dataclasses.fields(cls)}
-        return cls(**{key: value for key, value in values.items() if key in names})
-
-    def as_dict(self) -> Dict[str, Any]:
-        """Return JSON values."""
-        values: Dict[str, Any] = storable(dataclasses.asdict(self))
-        return values
 
     @property
     def interrupted(self) -> bool:
@@ -86,7 +75,7 @@ class RunFacts:
     def judged(self) -> bool:
         """Whether it was compared with anything."""
         return bool(self.baseline) or any(
-            verdict["kind"] != UNJUDGED for verdict in self.verdicts.values()
+            verdict.kind != UNJUDGED for verdict in self.verdicts.values()
         )
 
     def cases(self) -> List[str]:
@@ -96,7 +85,7 @@ class RunFacts:
     def kind_of(self, nodeid: str) -> str:
         """Return how a case ended, one of ``KINDS``, or 'skipped'."""
         outcome = self.outcomes.get(nodeid)
-        kind = str(self.verdicts.get(nodeid, {}).get("kind", ""))
+        kind = self.verdicts[nodeid].kind if nodeid in self.verdicts else ""
         if outcome == "failed" and kind not in ("regressed", "missing"):
             return FAILED
         if kind:
@@ -127,14 +116,19 @@ class RunFacts:
 
     def called(self, names: Mapping[str, str]) -> RunFacts:
         """Return the run with other names of its cases; without those whose name is ''."""
-        parts: Dict[str, Any] = {
-            part: {
-                names[case]: value for case, value in getattr(self, part).items() if names.get(case)
-            }
-            for part in ("outcomes", "reasons", "verdicts", "profiles", "machines")
-        }
-        selected = [names[case] for case in self.selected if names.get(case)]
-        return dataclasses.replace(self, selected=selected, **parts)
+
+        def called(part: Mapping[str, Value]) -> Dict[str, Value]:
+            return {names[case]: value for case, value in part.items() if names.get(case)}
+
+        return replace(
+            self,
+            selected=[names[case] for case in self.selected if names.get(case)],
+            outcomes=called(self.outcomes),
+            reasons=called(self.reasons),
+            verdicts=called(self.verdicts),
+            profiles=called(self.profiles),
+            machines=called(self.machines),
+        )
 
     def named(self, names: Mapping[Place, str]) -> RunFacts:
         """Return the run with what its cases are called where they ran."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import textwrap
 from statistics import median
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ipubench.fixtures.case.errors import counted
 from ipubench.plugins.baseline.entries import (
-    Benchmark,
     by_machine,
     configurations_of,
     key_of,
 )
 from ipubench.plugins.gate.shown_throughput import throughput_of
-from ipubench.plugins.record.record import COMPILED, processes_of, record_of
+from ipubench.plugins.record.record import COMPILED, processes_of
+from ipubench.plugins.record.structs import Benchmark, Facts
 from ipubench.plugins.record.text import (
     cut_middle,
     percent,
@@ -26,21 +26,31 @@ from ipubench.plugins.record.text import (
 )
 
 
-def when(time: Any) -> str:
+def when(time: Optional[str]) -> str:
     """Return a record's time to the minute, UTC."""
-    return str(time or "-")[:16].replace("T", " ")
+    return (time or "-")[:16].replace("T", " ")
 
 
-def listing(rows: Sequence[Dict[str, Any]]) -> List[str]:
+class Listed(NamedTuple):
+    """A baseline in the list of all."""
+
+    name: str
+    cases: int
+    machines: Sequence[str]
+    newest: Optional[str]  # entry
+    bytes: int
+
+
+def listing(rows: Sequence[Listed]) -> List[str]:
     """Return one line per baseline."""
     cells = [("baseline", "cases", "machines", "newest (UTC)", "KiB")]
     cells += [
         (
-            row["name"],
-            str(row["cases"]),
-            str(len(row["machines"])),
-            when(row["newest"]),
-            f"{row['bytes'] / 1024:,.0f}",
+            row.name,
+            str(row.cases),
+            str(len(row.machines)),
+            when(row.newest),
+            f"{row.bytes / 1024:,.0f}",
         )
         for row in rows
     ]
@@ -56,19 +66,19 @@ def overview(benchmarks: Sequence[Benchmark]) -> Iterator[str]:
             ("  case", "throughput", "unit", "±", "processes", "measured (UTC)")
         ]
         which = configurations_of(list(map(key_of, entries)))
-        called = [entry["fullname"] + one for entry, one in zip(entries, which)]
-        own = [record_of(entry)["name"] + one for entry, one in zip(entries, which)]
+        called = [entry.fullname + one for entry, one in zip(entries, which)]
+        own = [entry.record.name + one for entry, one in zip(entries, which)]
         names = told_apart(dict(zip(called, own)))
         for full, benchmark in zip(called, entries):
-            record, rate = record_of(benchmark), throughput_of(benchmark)
+            record, rate = benchmark.record, throughput_of(benchmark)
             rows.append(
                 (
                     f"  {names[full]}",
-                    short_number(rate["median"]),
-                    rate["unit"],
-                    share_text(rate["spread"]) or "-",
+                    short_number(rate.median),
+                    rate.unit,
+                    share_text(rate.spread) or "-",
                     str(len(processes_of(benchmark))),
-                    when(record["time"]),
+                    when(record.time),
                 )
             )
         yield from table(rows, terminal_width())
@@ -76,38 +86,36 @@ def overview(benchmarks: Sequence[Benchmark]) -> Iterator[str]:
 
 def details(benchmark: Benchmark) -> Iterator[str]:
     """Yield all that matters of one entry."""
-    record = record_of(benchmark)
+    record = benchmark.record
     rate = throughput_of(benchmark)
-    latency = [
-        f"{name} {short_number(record['latency'][f'{name}_ms'])} ms"
-        for name in ("p50", "p90", "p99")
-    ]
+    latency = record.latency
+    times = (("p50", latency.p50_ms), ("p90", latency.p90_ms), ("p99", latency.p99_ms))
     interval = ""
-    if rate["low"] is not None:
-        interval = f" ({short_number(rate['low'])} to {short_number(rate['high'])})"
+    if rate.low is not None and rate.high is not None:
+        interval = f" ({short_number(rate.low)} to {short_number(rate.high)})"
     facts = [
         ("machine", key_of(benchmark).fingerprint),
-        ("configuration", record["config_hash"]),
-        ("options", _pairs(record["effective_options"])),
-        ("really ran", _pairs(record["effective"])),
-        ("conditions", _pairs(record["conditions"])),
-        ("data", _pairs(record["data"])),
-        ("revision", record.get("git") or "-"),
-        ("versions", _pairs(record.get("versions", {}))),
-        ("throughput", f"{short_number(rate['median'])} {rate['unit']}{interval}"),
-        ("latency", ", ".join(latency)),
+        ("configuration", record.config_hash),
+        ("options", _pairs(record.effective_options)),
+        ("really ran", _pairs(record.effective)),
+        ("conditions", _pairs(record.conditions)),
+        ("data", _pairs(record.data)),
+        ("revision", record.git or "-"),
+        ("versions", _pairs(record.versions)),
+        ("throughput", f"{short_number(rate.median)} {rate.unit}{interval}"),
+        ("latency", ", ".join(f"{name} {short_number(ms)} ms" for name, ms in times)),
         (
             "compilation",
-            f"{record['compile_seconds']:.1f} s ({record['compile']})"
-            if record["compile"] in COMPILED
-            else record["compile"],
+            f"{record.compile_seconds:.1f} s ({record.compile})"
+            if record.compile in COMPILED
+            else record.compile,
         ),
     ]
-    for one in record.get("accepted", ()):
-        change = f"{percent(one['change'], sign=True)}, " if one.get("change") is not None else ""
+    for one in record.accepted:
+        change = f"{percent(one.change, sign=True)}, " if one.change is not None else ""
         # Several of one day each have their line.
-        facts.append((f"accepted {when(one.get('time'))[:10]}", f"{change}{one['reason']}"))
-    yield benchmark["fullname"]
+        facts.append((f"accepted {when(one.time)[:10]}", f"{change}{one.reason}"))
+    yield benchmark.fullname
     width = max(len(name) for name, _ in facts) + 2
     for name, value in facts:
         yield from textwrap.wrap(
@@ -117,22 +125,22 @@ def details(benchmark: Benchmark) -> Iterator[str]:
             subsequent_indent=" " * (width + 2),
         )
     rows: List[Tuple[str, ...]] = [
-        ("  process", "measured (UTC)", "rounds", rate["unit"], "canary ms", "alone")
+        ("  process", "measured (UTC)", "rounds", rate.unit, "canary ms", "alone")
     ]
     for number, process in enumerate(processes_of(benchmark), 1):
-        canaries = process["canaries"]
+        canaries = process.canaries
         rows.append(
             (
                 f"  {number}",
-                when(process["time"]),
-                str(len(process["seconds"])),
-                short_number(process["items_per_round"] / median(process["seconds"])),
+                when(process.time),
+                str(len(process.seconds)),
+                short_number(process.items_per_round / median(process.seconds)),
                 short_number(1000 * median(canaries)) if canaries else "-",
-                "yes" if process["fresh"] else "no",
+                "yes" if process.fresh else "no",
             )
         )
     yield from table(rows, terminal_width())
 
 
-def _pairs(values: Dict[str, Any]) -> str:
+def _pairs(values: Facts) -> str:
     return ", ".join(f"{key} {value}" for key, value in sorted(values.items()))

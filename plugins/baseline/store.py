@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Set
+from typing import Callable, Iterator, List, Optional, Sequence, Set
+
+from msgspec.structs import replace
 
 from ipubench.fixtures.case.errors import some_of
 from ipubench.fixtures.case.untrusted import BadFile, read_bytes
@@ -17,7 +19,6 @@ from ipubench.fixtures.machine.files import (
 )
 from ipubench.fixtures.machine.locks import LockTimeout, locked
 from ipubench.plugins.baseline.entries import (
-    Benchmark,
     Place,
     complete,
     in_order,
@@ -25,14 +26,19 @@ from ipubench.plugins.baseline.entries import (
     replaced,
     why_disturbed,
 )
-from ipubench.plugins.baseline.format import FORMAT, MOST_BYTES, BaselineError, check_size, decode
-from ipubench.plugins.baseline.format import problems as faults_of
+from ipubench.plugins.baseline.format import (
+    MOST_BYTES,
+    BaselineError,
+    Document,
+    check_size,
+    checked,
+    decode,
+)
 from ipubench.plugins.record.files import json_text, storable
-from ipubench.plugins.record.record import NAMESPACE
+from ipubench.plugins.record.structs import Around, Benchmark, as_plain
 
 FOLDER, SUFFIX = "baselines", ".json"
 LOCK_SECONDS = 60.0
-SHOWN_PROBLEMS = 3
 MOST_NAMES = 10
 
 
@@ -104,8 +110,7 @@ def check_writable(path: Path) -> None:
 
 def load_all(path: Path) -> List[Benchmark]:
     """Return all entries, of all machines and configurations. Raises BaselineError."""
-    benchmarks: List[Benchmark] = load_document(path)["benchmarks"]
-    return benchmarks
+    return list(load_document(path).benchmarks)
 
 
 def entries_in(path: Path) -> List[Benchmark]:
@@ -121,9 +126,7 @@ def sound_places(path: Path) -> Set[Place]:
     return {place_of(entry) for entry in entries_in(path) if not why_disturbed(entry)}
 
 
-def load_document(
-    path: Path, wanted: Callable[[str], bool] = lambda nodeid: True
-) -> Dict[str, Any]:
+def load_document(path: Path, wanted: Callable[[str], bool] = lambda nodeid: True) -> Document:
     """Return a whole file, checked; only the ``wanted`` cases of it.
 
     Raises BaselineError for a file that cannot be trusted.
@@ -138,19 +141,7 @@ def load_document(
     except (OSError, ValueError) as error:
         reason = error.reason if isinstance(error, BadFile) else error
         raise BaselineError(f"the baseline {path} cannot be read: {reason}") from error
-    document = decode(path, text)
-    document["benchmarks"] = [b for b in document["benchmarks"] if wanted(_name(b))]
-    problems = faults_of(document)
-    if problems:
-        raise BaselineError(
-            f"the baseline {path} is damaged: {some_of(problems, SHOWN_PROBLEMS)}; restore it, or "
-            "write another one with --baseline-save"
-        )
-    return document
-
-
-def _name(benchmark: Any) -> str:
-    return str(benchmark.get("fullname")) if isinstance(benchmark, dict) else ""
+    return decode(path, text, wanted)
 
 
 def _others(path: Path) -> str:
@@ -158,21 +149,20 @@ def _others(path: Path) -> str:
     return f"; there are: {some_of(names, MOST_NAMES)}" if names else ""
 
 
-def save(path: Path, document: Dict[str, Any]) -> None:
+def save(path: Path, document: Document) -> None:
     """Put what a run measured into a baseline; raises BaselineError where that cannot be done.
 
     The run's cases replace what the same machine had of them; all else in the file stays. How the
     run ended is no part of a baseline.
     """
-    new = document["benchmarks"]
-    around = {key: value for key, value in document.items() if key != NAMESPACE}
-    change(path, lambda old: replaced(old, [complete(one) for one in new]), around)
+    new = [complete(one) for one in document.benchmarks]
+    change(path, lambda old: replaced(old, new), document)
 
 
 def change(
     path: Path,
-    rule: Callable[[List[Benchmark]], List[Benchmark]],
-    around: Optional[Dict[str, Any]] = None,
+    rule: Callable[[Sequence[Benchmark]], List[Benchmark]],
+    around: Optional[Around] = None,
 ) -> None:
     """Replace a file's entries by ``rule(entries)`` while no other process changes it.
 
@@ -183,22 +173,20 @@ def change(
     path = _target(path)
     with _locked(path):
         there = around is None or exists(path)
-        old = load_document(path) if there else {"benchmarks": []}
-        write(path, {**(old if around is None else around), "benchmarks": rule(old["benchmarks"])})
+        old = load_document(path) if there else Document(benchmarks=())
+        new = replace(old, benchmarks=rule(old.benchmarks))
+        write(path, new if around is None else Document.of(around, new.benchmarks))
 
 
-def write(path: Path, document: Dict[str, Any]) -> None:
+def write(path: Path, document: Document) -> None:
     """Write a whole file of its own, whatever was there; raises BaselineError as ``change``."""
     path = _target(path)
     with _writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        ours = {**document.get(NAMESPACE, {}), "format": FORMAT}
-        whole = storable({**document, NAMESPACE: ours})
-        problems = faults_of(whole)
-        if problems:
-            raise BaselineError(f"{path} was not written: {some_of(problems, SHOWN_PROBLEMS)}")
-        text = json_text({**whole, "benchmarks": in_order(whole["benchmarks"])})
+        whole = storable(as_plain(replace(document, benchmarks=in_order(document.benchmarks))))
         try:
+            checked(whole)
+            text = json_text(whole)
             check_size(text)
         except ValueError as error:
             raise BaselineError(f"{path} was not written: {error}") from None

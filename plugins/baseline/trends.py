@@ -10,12 +10,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from statistics import median
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
-from ipubench.plugins.baseline.entries import Benchmark, Key, grouped, key_of
+from ipubench.plugins.baseline.entries import Key, grouped, key_of
 from ipubench.plugins.gate.shown_throughput import throughput_of
 from ipubench.plugins.record.host_process import short_revision
-from ipubench.plugins.record.record import processes_of, record_of
+from ipubench.plugins.record.record import processes_of
+from ipubench.plugins.record.structs import Benchmark, Facts
 from ipubench.plugins.record.text import name_of_test, told_apart
 
 LEAST_RUNS_OF_A_LEVEL = 3
@@ -61,8 +62,8 @@ class Trend:
 
 def trends_of(benchmarks: Sequence[Benchmark]) -> List[Trend]:
     """Return the trends, by machine and case; equal configuration, device and unit form one."""
-    ordered = sorted(benchmarks, key=lambda run: str(record_of(run)["time"]))
-    groups = grouped(ordered, lambda run: (key_of(run), record_of(run)["throughput"]["unit"]))
+    ordered = sorted(benchmarks, key=lambda run: run.record.time)
+    groups = grouped(ordered, lambda run: (key_of(run), run.record.throughput.unit))
     found = [Trend(key, unit, tuple(map(_point, runs))) for (key, unit), runs in groups.items()]
     return sorted(found, key=lambda trend: (trend.key.fingerprint, trend.key, trend.unit))
 
@@ -73,19 +74,19 @@ def names_of_cases(trends: Sequence[Trend]) -> Dict[str, str]:
 
 
 def _point(benchmark: Benchmark) -> Point:
-    record = record_of(benchmark)
+    record = benchmark.record
     # Of several slow-downs that an entry remembers, the last is this run's own.
-    reasons = [f"accepted: {one['reason']}" for one in record.get("accepted", ())][-1:]
+    reasons = [f"accepted: {one.reason}" for one in record.accepted[-1:]]
     throughput = throughput_of(benchmark)
     return Point(
-        record["time"],
-        short_revision(record.get("git")),
-        float(throughput["median"]),
+        record.time,
+        short_revision(record.git),
+        throughput.median,
         len(processes_of(benchmark)),
         "".join(reasons),
-        str(record.get("promoted", "")),
-        throughput.get("low"),
-        throughput.get("high"),
+        record.promoted,
+        throughput.low,
+        throughput.high,
     )
 
 
@@ -103,7 +104,7 @@ def level_changes(trend: Trend, changes: Sequence[int]) -> Dict[int, float]:
     return {start: rate / before - 1 for (_, before), (start, rate) in steps}
 
 
-def as_dict(trend: Trend, changes: Sequence[int]) -> Dict[str, Any]:
+def as_dict(trend: Trend, changes: Sequence[int]) -> Facts:
     """Return a trend as JSON values."""
     return {
         "case": trend.key.nodeid,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from ipubench.plugins.record.structs import Facts
 
 if TYPE_CHECKING:
     from ipubench.fixtures.case.cases import Case
@@ -18,7 +20,7 @@ def command_meter(
     benchmark: Any,
     ipubench_case: Case,
     ipubench_device: Device,
-    ipubench_conditions: Dict[str, Any],
+    ipubench_conditions: Facts,
 ) -> CommandMeter:
     """Measures the command of one case."""
     from ipubench.plugins.benchmarks_yml.meter import CommandMeter

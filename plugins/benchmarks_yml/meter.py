@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Dict, List
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.masking import mask_words
@@ -17,11 +17,12 @@ from ipubench.plugins.benchmarks_yml.cases import SpecConfig, entry_of
 from ipubench.plugins.benchmarks_yml.metrics import MetricError
 from ipubench.plugins.benchmarks_yml.results import CommandResults, columns, described, results_of
 from ipubench.plugins.measure import looking_inside
-from ipubench.plugins.measure.base import Calls, CaseRun, measured_by_another
+from ipubench.plugins.measure.base import Calls, CaseRun, timed_by_another
 from ipubench.plugins.measure.disturbance import Disturbance
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
 from ipubench.plugins.record.statistics import latency
+from ipubench.plugins.record.structs import Memory, Record, Spec
 from ipubench.plugins.record.text import safe_name
 
 #: The record's value for the compilation, which the command includes.
@@ -44,11 +45,11 @@ class CommandMeter:
         environ = self._environment(config)
         measured = not config.compile_only and option.profile is None
         self.case_run.wait_for_quiet()
-        others = Disturbance.of(self.device)
-        others.read()
+        self._others = Disturbance.of(self.device)
+        self._others.read()
         with self.run.spent.during("command"):
             ran = command.run(self.entry, config, environ, self._logs(), self.run.progress.phase)
-        others.read()
+        self._others.read()
         try:
             results = results_of(self.entry, config, ran) if measured else None
         except MetricError as error:
@@ -61,7 +62,6 @@ class CommandMeter:
             self.run.closing.append(line)
             return
         record = self._record(config, ran, results)
-        record["contention"] = others.describe_at_once(len(results.rounds))
         seconds = self._replay(results.rounds, record)
         if seconds:  # empty with --benchmark-disable
             # A command has ended with its processes, so there is nothing to release.
@@ -102,43 +102,39 @@ class CommandMeter:
             ) from None
         return folder
 
-    def _record(
-        self, config: SpecConfig, ran: command.Ran, results: CommandResults
-    ) -> Dict[str, Any]:
-        return {
-            **self.case_run.first_facts(),
-            "framework": "command",
-            "effective": {"precision": config.precision},
-            "compile": WITHIN,
-            "canary": {"kind": self.device.canary_kind, "seconds": [], "when": "never"},
-            **measured_by_another(
-                results.rounds,
-                Calls("the command", 1, results.unit),
-                {"source": results.source, **latency(results.latencies)},
-                ran.peak_bytes,
-                "process start",
-            ),
-            "counters": {**results.figures, **results.derived},
-            "data": {"mode": config.data},
-            "spec": {
-                "file": self.entry.file,
-                "entry": self.entry.name,
-                "variant": config.name,
-                # Without the values of variables, and with secrets masked.
-                "command": mask_words(command.arguments_of(config, {})),
-                "folder": str(self.entry.folder),
-                "seconds": ran.seconds,
-                "git": host_process.git_revision(self.entry.folder),
-                "copies": results.copies,
-                "metrics": {m.name: described(m, results) for m in self.entry.metrics},
-                "derived": results.derived,
-                "columns": columns(self.entry, config, results),
-                "stdout": str(ran.stdout),
-                "stderr": str(ran.stderr),
-            },
-        }
+    def _record(self, config: SpecConfig, ran: command.Ran, results: CommandResults) -> Record:
+        spec = Spec(
+            file=self.entry.file,
+            entry=self.entry.name,
+            variant=config.name,
+            # Without the values of variables, and with secrets masked.
+            command=mask_words(command.arguments_of(config, {})),
+            folder=str(self.entry.folder),
+            seconds=ran.seconds,
+            git=host_process.git_revision(self.entry.folder),
+            copies=results.copies,
+            metrics={m.name: described(m, results) for m in self.entry.metrics},
+            derived=results.derived,
+            columns=columns(self.entry, config, results),
+            stdout=str(ran.stdout),
+            stderr=str(ran.stderr),
+        )
+        return timed_by_another(
+            self.case_run.first_facts()._replace(framework="command"),
+            Calls("the command", 1, results.unit),
+            results.rounds,
+            latency(results.latencies, results.source),
+            Memory(ran.peak_bytes, "process start", None),
+            self._others.describe_at_once(len(results.rounds)),
+            effective={"precision": config.precision},
+            compile=WITHIN,
+            canary_kind=self.device.canary_kind,
+            data={"mode": config.data},
+            counters={**results.figures, **results.derived},
+            spec=spec,
+        )
 
-    def _replay(self, rounds: List[float], record: Dict[str, Any]) -> List[float]:
+    def _replay(self, rounds: List[float], record: Record) -> List[float]:
         """Add the rounds to pytest-benchmark's statistics, with a clock that replays them."""
 
         def before_round(shown: List[float]) -> None:
@@ -153,6 +149,6 @@ class CommandMeter:
             lambda: None,
             before_round,
             iter(moments).__next__,
-            dict(record["effective_options"]),
+            record.effective_options,
             batches=1,
         )

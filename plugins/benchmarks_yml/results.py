@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Dict, List, Sequence, Tuple
 
 from ipubench.fixtures.case.masking import mask_value
 from ipubench.plugins.baseline.exports import csv_table
@@ -19,7 +19,8 @@ from ipubench.plugins.benchmarks_yml.metrics import (
     MetricError,
     search,
 )
-from ipubench.plugins.record.record import LEAST_AMOUNT, MOST_AMOUNT, record_of
+from ipubench.plugins.record.record import LEAST_AMOUNT, MOST_AMOUNT
+from ipubench.plugins.record.structs import Benchmark, Facts, Json
 from ipubench.plugins.record.text import finite_number, short_number
 
 
@@ -57,7 +58,7 @@ def results_of(entry: Entry, config: SpecConfig, ran: Ran) -> CommandResults:
     derived = _derived(entry, config, figures)
     kept.update({name: [derived[name]] for name in (THROUGHPUT, LATENCY) if name in derived})
     rounds, unit = _rounds(entry, config, kept, ran)
-    latencies, source = rounds, "seconds of one of what the throughput counts"
+    latencies, source = rounds, "seconds per unit of the throughput"
     if LATENCY in kept:
         latencies = [value * config.latency_seconds for value in kept[LATENCY]]
         source = "the command"
@@ -105,17 +106,17 @@ def _derived(entry: Entry, config: SpecConfig, figures: Dict[str, float]) -> Dic
     return found
 
 
-def columns(entry: Entry, config: SpecConfig, results: CommandResults) -> List[Tuple[str, Any]]:
+def columns(entry: Entry, config: SpecConfig, results: CommandResults) -> List[Tuple[str, Json]]:
     """Return the entry's columns as (title, value); without an ``output``, all figures."""
     parameters = {name: mask_value(name, text) for name, text in config.parameters}
     figures = {**results.figures, **results.derived}
     wanted: Sequence[Tuple[str, str]] = entry.output or [(name, name) for name in figures]
     numbers = {name: name for _, name in wanted if finite_number(name) is not None}
-    known: Dict[str, Any] = {**numbers, **parameters, **figures}
+    known: Facts = {**numbers, **parameters, **figures}
     return [(title, known.get(name)) for title, name in wanted]
 
 
-def described(metric: Metric, results: CommandResults) -> Dict[str, Any]:
+def described(metric: Metric, results: CommandResults) -> Facts:
     """Return a metric for the record."""
     return {
         "reduction": metric.reduction,
@@ -124,44 +125,43 @@ def described(metric: Metric, results: CommandResults) -> Dict[str, Any]:
     }
 
 
-def column_lines(benchmarks: Sequence[Dict[str, Any]]) -> List[str]:
+def column_lines(benchmarks: Sequence[Benchmark]) -> List[str]:
     """Return a line per command: its columns, and its file if there are several."""
     found = []
-    files = {_file(one) for one in benchmarks if "spec" in record_of(one)}
-    for benchmark in benchmarks:
-        record = record_of(benchmark)
-        columns = record.get("spec", {}).get("columns")
-        if columns:
-            shown = ", ".join(f"{title} {_shown(value)}" for title, value in columns)
+    commands = [(one, one.record.spec) for one in benchmarks]
+    files = {_file(one) for one, spec in commands if spec is not None}
+    for benchmark, spec in commands:
+        if spec is not None and spec.columns:
+            shown = ", ".join(f"{title} {_shown(value)}" for title, value in spec.columns)
             where = f"{_file(benchmark)}: " if len(files) > 1 else ""
-            found.append(f"{where}{record['name']}: {shown}")
+            found.append(f"{where}{benchmark.record.name}: {shown}")
     return found
 
 
-def _file(benchmark: Dict[str, Any]) -> str:
-    return str(benchmark["fullname"]).split("::")[0]
+def _file(benchmark: Benchmark) -> str:
+    return benchmark.fullname.split("::")[0]
 
 
-def csv_text(benchmarks: Sequence[Dict[str, Any]]) -> str:
+def csv_text(benchmarks: Sequence[Benchmark]) -> str:
     """Return a CSV table with a row per command; '' if there is none."""
-    rows: List[Dict[str, Any]] = []
+    rows: List[Facts] = []
     for benchmark in benchmarks:
-        record = record_of(benchmark)
-        facts = record.get("spec")
-        if facts:
-            names = (benchmark["fullname"], facts["entry"], facts["variant"])
-            columns = dict(facts["columns"])
-            for name, value in record["counters"].items():
+        record = benchmark.record
+        spec = record.spec
+        if spec is not None:
+            names = (benchmark.fullname, spec.entry, spec.variant)
+            columns = dict(spec.columns)
+            for name, value in record.counters.items():
                 columns.setdefault(name, value)
-            last = (facts["seconds"], facts["git"])
+            last = (spec.seconds, spec.git)
             rows.append({**dict(zip(ROW[:3], names)), **columns, **dict(zip(ROW[3:], last))})
     if not rows:
         return ""
-    empty = dict.fromkeys(name for row in rows for name in row)
-    return csv_table(zip(empty, empty), [{**empty, **row} for row in rows])
+    headings = list(dict.fromkeys(name for row in rows for name in row))
+    return csv_table(headings, [[row.get(name) for name in headings] for row in rows])
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Json) -> str:
     if value is None:
         return "-"
     return short_number(value) if isinstance(value, float) else str(value)

@@ -11,7 +11,7 @@ import json
 import math
 import os
 import sys
-from typing import Any, Dict, List, Sequence
+from typing import Dict, List, Sequence
 
 import pytest
 
@@ -34,12 +34,14 @@ from ipubench.plugins.elsewhere.place import find, find_revision, python_of
 from ipubench.plugins.elsewhere.remote_case import FreshError, RemoteCase
 from ipubench.plugins.elsewhere.revision import PREFIX, is_this_checkout
 from ipubench.plugins.gate import paired
-from ipubench.plugins.gate.paired import Benchmark, Sides
+from ipubench.plugins.gate.paired import Sides
 from ipubench.plugins.gate.rule import TIME_OVER
 from ipubench.plugins.measure.by_pytest_benchmark import AS_THE_TEST_SAYS
-from ipubench.plugins.record.record import ITSELF, THROUGHPUT, record_of
+from ipubench.plugins.record.record import ITSELF, THROUGHPUT
+from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.text import percent, rate_text
 from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED, INCOMPARABLE, Verdict
+from ipubench.plugins.run.lines import PairLine
 from ipubench.plugins.run.progress import in_words
 from ipubench.plugins.selection.selected import case_of
 from ipubench.plugins.state import Run
@@ -59,7 +61,7 @@ def _other_side(run: Run, given: str) -> Against:
             )
     else:
         environment = find(given, root)
-    facts: Dict[str, Any] = dict(environment.versions)
+    facts = dict(environment.versions)
     if environment.revision is not None:
         facts["commit"] = environment.revision.commit
     run.depends["the other environment"] = json.dumps(facts)
@@ -85,7 +87,7 @@ class Comparison:
 
     def __init__(self, run: Run, against: Against, item: pytest.Item, benchmark: Benchmark) -> None:
         """``benchmark``: of the case in this process."""
-        self.name = benchmark["fullname"]
+        self.name = benchmark.fullname
         self.run, self.against = run, against
         self.config = run.config
         self.item = item
@@ -96,7 +98,7 @@ class Comparison:
         self.measured: List[Sides] = []
         self.device = run.selection.device
         self.unfit = why_not_alternating(item, self.device, against.environment)
-        if record_of(benchmark)["effective"].get("measured_by") == ITSELF:
+        if benchmark.record.effective.get("measured_by") == ITSELF:
             self.unfit = AS_THE_TEST_SAYS
         self._time = run.gate_time
         # Until a pair has been measured: both its sides take as long as the run's own process.
@@ -151,11 +153,8 @@ class Comparison:
         with self._time.spending():
             sides = self._sides(first)
         self._expected = self._time.latest
-        line: Dict[str, Any] = {"type": "pair", "case": self.name}
-        line.update(here=sides.here, there=sides.there, here_first=first)
-        if sides.rounds is not None:
-            line["rounds"] = sides.rounds.as_dict()
-        self.run.add(line)
+        rounds = None if sides.rounds is None else sides.rounds.decided()
+        self.run.add(PairLine(self.name, sides.here, sides.there, first, rounds))
         self._report(sides)
         return sides
 
@@ -170,16 +169,16 @@ class Comparison:
 
     def _report(self, sides: Sides) -> None:
         """Show what a pair says, in a line of its own."""
-        here, there = record_of(sides.here)["throughput"], record_of(sides.there)["throughput"]
-        text = f"  {record_of(sides.here)['name']}: pair {len(self.measured) + 1}: "
-        before, unit = rate_text(there["median"]), here["unit"]
+        here, there = sides.here.record.throughput, sides.there.record.throughput
+        text = f"  {sides.here.record.name}: pair {len(self.measured) + 1}: "
+        before, unit = rate_text(there.median), here.unit
         if sides.usable:
             # Their medians may say otherwise: the change is that of rounds beside each other.
             (pair,) = paired.pairs_of([sides], THROUGHPUT)
             change = percent(math.expm1(-pair.difference), sign=True)
             text += f"{before} {unit} there, {change} here"
         else:
-            text += f"{before} -> {rate_text(here['median'])} {unit}, disturbed"
+            text += f"{before} -> {rate_text(here.median)} {unit}, disturbed"
         self.run.progress.line(f"{text} ({self._expected:.0f} s)")
 
     def _say(self, what: str) -> None:

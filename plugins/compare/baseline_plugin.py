@@ -6,7 +6,7 @@ it, or where no baseline could be saved; 6 where a gate was asked for and nothin
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Dict, List, NamedTuple, Optional, Sequence
 
 import pytest
 from pytest import ExitCode
@@ -22,7 +22,7 @@ from ipubench.plugins.baseline.entries import (
     unproven,
     why_disturbed,
 )
-from ipubench.plugins.baseline.format import BaselineError
+from ipubench.plugins.baseline.format import BaselineError, Document
 from ipubench.plugins.command_line.words import is_worker, measures, only_tests
 from ipubench.plugins.compare.fresh_processes import most_time, too_few
 from ipubench.plugins.compare.policy import compared_extra_info, thresholds_of
@@ -34,7 +34,8 @@ from ipubench.plugins.gate.rule import (
     least_slowdown,
 )
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record.record import THROUGHPUT, record_of, with_processes
+from ipubench.plugins.record.record import THROUGHPUT, with_processes
+from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.text import percent
 from ipubench.plugins.record.verdict import (
     COMPARED,
@@ -94,13 +95,13 @@ def what_the_gate_costs(run: Run, items: List[pytest.Item]) -> List[str]:
         return []
     cases = {item.nodeid: item for item in items if case_of(item) is not None}
     entries = [] if run.baseline is None else run.baseline.entries
-    stored = [entry for entry in entries if entry["fullname"] in cases]
-    names = {entry["fullname"] for entry in stored}
+    stored = [entry for entry in entries if entry.fullname in cases]
+    names = {entry.fullname for entry in stored}
     judged = [name for name in names if thresholds_of(run.policy, cases[name])]
     # A file may have the entries of several machines; which of them is this one is not known yet.
     noise: Dict[str, Noise] = {}
     for entry in stored:
-        name = entry["fullname"]
+        name = entry.fullname
         found = noise_of(entry, _rule(run, cases[name]))
         if found is not None:
             noise[name] = min(found, noise.get(name, found))
@@ -119,13 +120,13 @@ class Noise(NamedTuple):
     name: str
 
 
-def noise_of(entry: Dict[str, Any], rule: Rule) -> Optional[Noise]:
+def noise_of(entry: Benchmark, rule: Rule) -> Optional[Noise]:
     """Return what a baseline's entry says of that; None where its throughput is not judged."""
     least = least_slowdown(entry, rule)
     if least is None:
         return None
     goal = max(DETECTABLE_CHANGE, 2 * rule.thresholds[THROUGHPUT])
-    return Noise(least, goal, str(record_of(entry)["name"]))
+    return Noise(least, goal, entry.record.name)
 
 
 def too_noisy(cases: Sequence[Noise]) -> str:
@@ -148,8 +149,8 @@ def judge_with_baseline(
     run: Run,
     baseline: Comparison,
     item: pytest.Item,
-    benchmark: Dict[str, Any],
-    fresh: Sequence[Dict[str, Any]],
+    benchmark: Benchmark,
+    fresh: Sequence[Benchmark],
     measure: Measure,
 ) -> Verdict:
     """Judge a case against the baseline of this run.
@@ -214,7 +215,7 @@ def _judged(run: Run) -> int:
         return ExitCode.OK
     if missing_cases(run):
         return ExitCode.TESTS_FAILED
-    kinds = {verdict["kind"] for verdict in run.results.verdicts.values()}
+    kinds = {verdict.kind for verdict in run.results.verdicts.values()}
     return ExitCode.OK if kinds & set(COMPARED) else EXIT_NOTHING_COMPARED
 
 
@@ -233,26 +234,24 @@ def _save_baseline(run: Run) -> ExitCode:
         run.closing.append("no baseline was written: the run ended before its last case")
         return ExitCode.TESTS_FAILED
     failed = unproven(run.results)
-    sound = [one for one in measured(run.results) if one["fullname"] not in failed]
+    sound = [one for one in measured(run.results) if one.fullname not in failed]
     run.closing += left_out(failed, "whose entries stay as they were")
-    seldom = {one["fullname"]: too_few(run, one["fullname"]) for one in sound}
-    disturbed = {
-        one["fullname"]: why_disturbed(one) for one in sound if not seldom[one["fullname"]]
-    }
+    seldom = {one.fullname: too_few(run, one.fullname) for one in sound}
+    disturbed = {one.fullname: why_disturbed(one) for one in sound if not seldom[one.fullname]}
     left = _named(run, seldom, SELDOM)
     if not options_of(config).keep_disturbed:
         left += _named(run, disturbed, DISTURBED)
     code = ExitCode.TESTS_FAILED if left else ExitCode.OK
     undecided = {
-        one["fullname"]: INCONCLUSIVE
+        one.fullname: INCONCLUSIVE
         for one in sound
-        if run.results.verdicts.get(one["fullname"], {}).get("kind") == INCONCLUSIVE
-        and disturbed.get(one["fullname"]) == ""
+        if run.results.kind(one.fullname) == INCONCLUSIVE
+        and disturbed.get(one.fullname) == ""
         and place_of(one) in run.replaceable
     }
     run.closing += left_out(undecided, UNDECIDED)
-    sound = [one for one in sound if one["fullname"] not in {*left, *undecided}]
-    regressed = [v for v in run.results.verdicts.values() if v["kind"] == REGRESSED]
+    sound = [one for one in sound if one.fullname not in {*left, *undecided}]
+    regressed = [v for v in run.results.verdicts.values() if v.kind == REGRESSED]
     if regressed or not sound:
         empty = "no case was left" if run.results.benchmarks else "no case was measured"
         why = f"{counted(len(regressed), 'case')} regressed" if regressed else empty
@@ -260,7 +259,7 @@ def _save_baseline(run: Run) -> ExitCode:
         return ExitCode.TESTS_FAILED
     path = store.baseline_path(name, config.rootpath)
     try:
-        store.save(path, pytest_benchmark_adapter.document(config, sound))
+        store.save(path, Document.of(pytest_benchmark_adapter.around(config), sound))
     except BaselineError as error:
         run.closing.append(f"{error}{run.where}")
         return ExitCode.USAGE_ERROR

@@ -8,7 +8,7 @@ one. A stored baseline cannot run: its operations are known where it was measure
 from __future__ import annotations
 
 import shutil
-from typing import Any, Dict, Tuple
+from typing import Tuple
 
 import pytest
 
@@ -22,8 +22,9 @@ from ipubench.plugins.compare.policy import has_gate
 from ipubench.plugins.elsewhere.place import HERE, Place
 from ipubench.plugins.elsewhere.remote_case import RemoteCase, known_reason
 from ipubench.plugins.measure.base import state_of
-from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.structs import Profile
 from ipubench.plugins.record.verdict import REGRESSED
+from ipubench.plugins.run.lines import ProfileLine
 from ipubench.plugins.selection.selected import case_of
 from ipubench.plugins.state import Run
 
@@ -55,7 +56,7 @@ def explain_regression(run: Run, item: pytest.Item) -> None:
     if case is None or item.nodeid not in run.results.benchmarks:
         return
     option = options_of(item.config)
-    kind = run.results.verdicts.get(item.nodeid, {}).get("kind")
+    kind = run.results.kind(item.nodeid)
     if not (option.keep_operations or (option.profile_on_regression and kind == REGRESSED)):
         return
     if state.release is not None:
@@ -65,7 +66,7 @@ def explain_regression(run: Run, item: pytest.Item) -> None:
     both = option.profile_on_regression and kind == REGRESSED
     with run.bounds.lifted():
         profile = profiler.explain(both)
-    run.add({"type": "profile", "case": item.nodeid, "profile": profile})
+    run.add(ProfileLine(item.nodeid, profile))
 
 
 class Profiler:
@@ -79,16 +80,16 @@ class Profiler:
         results = user_path(options_of(item.config).results_dir)
         self.folder = (results / FOLDER / run.path.stem).resolve()
 
-    def explain(self, both: bool) -> Dict[str, Any]:
+    def explain(self, both: bool) -> Profile:
         """Return where the time went here, and with ``both`` also there and what grew."""
         here, problem = self._profile("here")
-        found: Dict[str, Any] = {"folder": str(self.folder), "here": here}
         notes = [f"here: {problem}"] if problem else []
+        there: Operations = ()
         if both:
             there, problem = self._before()
-            found.update(there=there, grown=grown(there, here) if there and here else [])
             notes += [f"before: {problem}"] if problem else []
-        return {**found, "notes": notes}
+        more = grown(there, here) if there and here else ()
+        return Profile(str(self.folder), here, there, more, notes)
 
     def _before(self) -> Tuple[Operations, str]:
         """Return where the time went before, or why that is not known."""
@@ -97,7 +98,7 @@ class Profiler:
             return self._profile("there", against.environment)
         benchmark = self._run.results.benchmarks[self._nodeid]
         entry = baseline.find(benchmark) if baseline is not None else None
-        kept = record_of(entry).get("operations", []) if entry is not None else []
+        kept = entry.record.operations if entry is not None else ()
         return kept, "" if kept else NOT_KEPT
 
     def _profile(self, where: str, place: Place = HERE) -> Tuple[Operations, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Callable, List, Optional, Sequence
 
 import pytest
 
@@ -17,12 +17,11 @@ from ipubench.plugins.elsewhere.remote_case import RemoteCase
 from ipubench.plugins.gate.countable import LEAST_FRESH, given_up
 from ipubench.plugins.gate.cpu_time import LEAST_DISTURBED
 from ipubench.plugins.measure.base import state_of
-from ipubench.plugins.record.record import (
-    record_of,
-    was_disturbed,
-)
+from ipubench.plugins.record.record import was_disturbed
+from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.text import rate_text
 from ipubench.plugins.run.gate_time import GateTime
+from ipubench.plugins.run.lines import FreshLine
 from ipubench.plugins.run.progress import in_words
 from ipubench.plugins.run.within import TimeLimit
 from ipubench.plugins.selection.selected import case_of
@@ -100,10 +99,10 @@ class FreshProcesses:
         self._progress, self._time = run.progress, run.gate_time
         self._time.begin()
         self._expected = seconds_of_fresh(run)
-        self.benchmarks: List[Dict[str, Any]] = []
+        self.benchmarks: List[Benchmark] = []
         self._beside = ""  # what to note of processes that are disturbed on purpose
 
-    def __call__(self, number: int) -> Optional[Dict[str, Any]]:
+    def __call__(self, number: int) -> Optional[Benchmark]:
         """Return the benchmark of the fresh process with this number, from 1 up.
 
         None where there is no time for one more.
@@ -131,8 +130,8 @@ class FreshProcesses:
             measured = self(len(clean) + 1)
             if measured is None:
                 return
-            clean.append(not was_disturbed(record_of(measured)))
-            on_cpu = record_of(measured)["device"]["kind"] == "cpu"
+            clean.append(not was_disturbed(measured.record))
+            on_cpu = measured.record.device.kind == "cpu"
         if not on_cpu or options_of(self._item.config).processes is not None:
             return
         first, missing = len(clean) + 1, LEAST_DISTURBED - clean.count(False)
@@ -151,7 +150,7 @@ class FreshProcesses:
         each = f"of about {self._expected:.0f} s"
         self._progress.line(f"  {name}: {processes} {each}: {whole}")
 
-    def _measured(self) -> Dict[str, Any]:
+    def _measured(self) -> Benchmark:
         """Measure in one more process, for all cases of the test."""
         self._progress.phase(f"fresh process {len(self.benchmarks) + 1}")
         with self._time.spending():
@@ -162,16 +161,16 @@ class FreshProcesses:
         self._processes.append(found)
         return found[self._name]
 
-    def _add(self, found: Dict[str, Any]) -> None:
+    def _add(self, found: Benchmark) -> None:
         self.benchmarks.append(found)
         number = len(self.benchmarks)
-        self._run.add({"type": "fresh", "benchmark": found})
-        throughput = record_of(found)["throughput"]
-        rate = f"{rate_text(throughput['median'])} {throughput['unit']}"
+        self._run.add(FreshLine(found))
+        throughput = found.record.throughput
+        rate = f"{rate_text(throughput.median)} {throughput.unit}"
         note = self._beside
-        if not note and was_disturbed(record_of(found)):
+        if not note and was_disturbed(found.record):
             note = ", disturbed"
-        name = record_of(found)["name"]
+        name = found.record.name
         took = f"{self._expected:.0f} s"
         self._progress.line(f"  {name}: fresh process {number}: {rate}{note} ({took})")
 

@@ -17,9 +17,9 @@ from ipubench.plugins.compare.fresh_processes import FreshProcesses, processes_w
 from ipubench.plugins.compare.policy import inconclusive_fails
 from ipubench.plugins.gate.countable import LEAST_FRESH
 from ipubench.plugins.measure.base import Measured, state_of
-from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.verdict import INCONCLUSIVE, REGRESSED, message, undecided_message
 from ipubench.plugins.run.bounds import run_once
+from ipubench.plugins.run.lines import VerdictLine
 from ipubench.plugins.state import Run
 
 
@@ -48,7 +48,7 @@ def _judge(run: Run, item: pytest.Item, measured: Measured) -> List[str]:
 
     Returns why it fails: if it has regressed, or with ``--gate-inconclusive=fail`` if it is open.
     """
-    config, nodeid = run.config, measured.benchmark["fullname"]
+    config, nodeid = run.config, measured.benchmark.fullname
     wanted = processes_wanted(config) - 1
     most = wanted or max(options_of(config).gate_cap, LEAST_FRESH)
     fresh = FreshProcesses(item, nodeid, measured.release, most)
@@ -64,8 +64,8 @@ def _judge(run: Run, item: pytest.Item, measured: Measured) -> List[str]:
         verdict = judge_with_baseline(run, run.baseline, item, now, fresh.benchmarks, fresh)
     else:
         return []
-    run.add({"type": "verdict", "case": nodeid, "verdict": verdict.as_dict()})
-    name, given = record_of(measured.benchmark)["name"], options_of(config).gate_inconclusive
+    run.add(VerdictLine(nodeid, verdict))
+    name, given = measured.benchmark.record.name, options_of(config).gate_inconclusive
     if verdict.kind == REGRESSED:
         return [message(name, verdict, str(run.path))]
     if verdict.kind == INCONCLUSIVE and inconclusive_fails(run.policy, given):

@@ -12,8 +12,10 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any, DefaultDict, Dict, List, Sequence, Tuple
 
-#: One operation: name, share of the time of all (0 to 1), seconds. The largest share comes first.
-Operations = List[Dict[str, Any]]
+from ipubench.plugins.record.structs import GrownOperation, Operation
+
+#: The largest share comes first.
+Operations = Sequence[Operation]
 #: Kept of a trace.
 MOST_OPERATIONS = 100
 #: A change of share that is worth a word.
@@ -36,30 +38,20 @@ def operations_in(folder: Path) -> Operations:
         _add(total, found)
     whole = sum(total.values())
     largest = sorted(total.items(), key=lambda entry: -entry[1])[:MOST_OPERATIONS]
-    return [
-        {"name": name, "share": seconds / whole, "seconds": seconds}
-        for name, seconds in largest
-        if seconds > 0
-    ]
+    return [Operation(name, seconds / whole, seconds) for name, seconds in largest if seconds > 0]
 
 
-def grown(before: Operations, now: Operations) -> List[Dict[str, Any]]:
+def grown(before: Operations, now: Operations) -> List[GrownOperation]:
     """Return the operations whose share grew, the one that grew most first."""
-    shares = {one["name"]: one for one in before}
-    found = []
-    for one in now:
-        old = shares.get(one["name"], {"share": 0.0, "seconds": 0.0})
-        found.append(
-            {
-                "name": one["name"],
-                "before": old["share"],
-                "now": one["share"],
-                "seconds_before": old["seconds"],
-                "seconds_now": one["seconds"],
-            }
-        )
-    found = [one for one in found if one["now"] - one["before"] >= LEAST_GROWTH]
-    return sorted(found, key=lambda one: one["before"] - one["now"])[:MOST_GROWN]
+    shares = {one.name: one for one in before}
+    none = Operation("", 0.0, 0.0)
+    both = [(shares.get(one.name, none), one) for one in now]
+    found = [
+        GrownOperation(new.name, old.share, new.share, old.seconds, new.seconds)
+        for old, new in both
+        if new.share - old.share >= LEAST_GROWTH
+    ]
+    return sorted(found, key=lambda one: one.before - one.now)[:MOST_GROWN]
 
 
 def _add(total: DefaultDict[str, float], found: Seconds) -> None:

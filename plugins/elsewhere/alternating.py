@@ -11,6 +11,7 @@ import random
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, TypeVar
 
+import msgspec
 import pytest
 
 from ipubench.fixtures.case.cases import Case
@@ -32,7 +33,7 @@ from ipubench.plugins.elsewhere.remote_case import (
     running_on,
 )
 from ipubench.plugins.gate.adjacent import LEAST_COMPARABLE, AdjacentRounds
-from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.selection.order import SERVERS
 from ipubench.plugins.selection.selected import case_of
 
@@ -127,24 +128,27 @@ class TwoProcesses:
             (rounds.here if name == HERE else rounds.there).seconds.append(seconds)
         rounds.here_first.append(here_first)
 
-    def benchmarks(self, rounds: AdjacentRounds, here_first: bool) -> List[Dict[str, Any]]:
+    def benchmarks(self, rounds: AdjacentRounds, here_first: bool) -> List[Benchmark]:
         """End both processes; return the benchmarks of the one here and of the one there.
 
         Recording measures more, such as latency, so the processes record in the pair's order.
         """
         self.progress("recording")
-        records: Dict[str, Dict[str, Any]] = {}
+        records: Dict[str, Benchmark] = {}
         for name in _names(here_first):
-            records[name] = self.order(name, "record", rounds.stopped_by)
+            plain = self.order(name, "record", rounds.stopped_by)
+            try:
+                records[name] = Benchmark.of(plain)
+            except msgspec.ValidationError as error:
+                why = f"its record cannot be read: {error}"
+                raise InstanceError(why, why, name) from None
             self.order(name, "close")
             # Its imports, and whether its test passed, are known at its end.
             if self.sides[name].close() == guarded_pytest.USAGE_ERROR:
                 why = "modules of another checkout were imported"
                 raise InstanceError(why, why, name)
         found = [records[HERE], records[THERE]]
-        rounds.items_here, rounds.items_there = (
-            float(record_of(one)["items_per_round"]) for one in found
-        )
+        rounds.items_here, rounds.items_there = (one.record.items_per_round for one in found)
         return found
 
     def order(self, name: str, order: str, argument: Any = None) -> Any:

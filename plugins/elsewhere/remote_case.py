@@ -15,7 +15,7 @@ import os
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence
+from typing import Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Union
 
 import pytest
 
@@ -37,8 +37,8 @@ from ipubench.plugins.command_line.words import (
 )
 from ipubench.plugins.elsewhere import guarded_pytest
 from ipubench.plugins.elsewhere.place import HERE, Place
-from ipubench.plugins.record.files import lines_in
-from ipubench.plugins.record.record import spent_of
+from ipubench.plugins.record.structs import Benchmark
+from ipubench.plugins.run.lines import Damaged, JournalLine, lines_in
 from ipubench.plugins.run.results import Recording, SessionResults
 
 #: The last lines of a process's output that are searched for a reason.
@@ -89,7 +89,7 @@ class RemoteCase:
     def most_seconds(self) -> float:
         """Return the time limit of its process, based on the first measurement."""
         option, first = options_of(self.ours.config), self.ours.results.benchmarks.get(self.nodeid)
-        spent = spent_of(first).values() if first is not None else ()
+        spent = first.record.spent.values() if first is not None else ()
         measuring = math.fsum([option.budget, *spent])
         return LEAST_SECONDS + float(option.wait_for_quiet or 0.0) + TIMES_THE_FIRST * measuring
 
@@ -169,7 +169,7 @@ class RemoteCase:
         program = partial(self.command, folder / "results", logs.with_suffix(".cache"))
         return Instances(single_process(name, self.folder, self.environment), program, logs)
 
-    def measured(self, name: str = "") -> Dict[str, Dict[str, Any]]:
+    def measured(self, name: str = "") -> Dict[str, Benchmark]:
         """Measure its test in one fresh process; return its benchmarks by name.
 
         This run must have closed its step. Raises FreshError if the test did not pass, or if
@@ -186,7 +186,7 @@ class RemoteCase:
             raise FreshError(
                 f"{name} could not be measured again in a fresh process ({outcome.how}); its last "
                 "lines:\n" + "\n".join(outcome.lines[-LAST_LINES:]),
-                results.reasons.get(name) or outcome.why,
+                results.reasons.get(name) or results.damaged.get(name) or outcome.why,
                 elsewhere,
             )
         return results.benchmarks
@@ -200,7 +200,7 @@ class Outcome:
     code: Optional[int]
     #: The last lines of its output.
     lines: List[str]
-    journal: List[Dict[str, Any]]
+    journal: Sequence[Union[JournalLine, Damaged]]
 
     @property
     def results(self) -> SessionResults:

@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any, Dict, Generator, List, Optional, Sequence, Set, Union
 
 import pytest
+from msgspec.structs import replace
 
 from ipubench.fixtures import devices
 from ipubench.fixtures.case.cases import Case
@@ -24,9 +25,23 @@ from ipubench.plugins.fleet.local_workers import LocalWorkers
 from ipubench.plugins.fleet.schedule import Task
 from ipubench.plugins.fleet.xdist_adapter import CRASHED, XdistSession
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record.record import named, record_of, with_record
+from ipubench.plugins.record.record import named, with_record
 from ipubench.plugins.record.text import name_of_test
 from ipubench.plugins.run.journal import start_late
+from ipubench.plugins.run.lines import (
+    BeginLine,
+    CaseLine,
+    Damaged,
+    ExtraLine,
+    FreshLine,
+    JournalLine,
+    OutcomeLine,
+    PairLine,
+    ProfileLine,
+    SelectedLine,
+    VerdictLine,
+    lines_of,
+)
 from ipubench.plugins.selection.selected import Selection, case_of
 from ipubench.plugins.state import Run, run_of
 
@@ -124,6 +139,10 @@ def worker_total(tx: Sequence[str]) -> int:
     return sum(int(number) if number.isdigit() else 1 for number in numbers)
 
 
+#: Lines of a worker that name their case themselves.
+OF_A_CASE = (ExtraLine, OutcomeLine, PairLine, ProfileLine, VerdictLine)
+
+
 class Controller:
     """Gives the workers their cases, and collects the run's results."""
 
@@ -146,7 +165,7 @@ class Controller:
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_sessionstart(self, session: pytest.Session) -> Generator[None, Any, None]:
-        """Hold the devices before xdist starts the workers; check that their results can mix."""
+        """Hold the devices before xdist starts the workers; check that the hosts match."""
         if isinstance(self.crew, LocalWorkers):
             self.crew.lease()
         self.xdist = XdistSession(self.config, self._send_selection, self.distribution)
@@ -253,13 +272,13 @@ class Controller:
         if run.journal is not None:
             run.order = list(shown)
             run.nodeids = {task.key: task.nodeid for task in cases}
-            run.add({"type": "selected", "cases": run.order})
+            run.add(SelectedLine(run.order))
 
     def begun(self, key: str) -> None:
         """Record and show that a case has begun in a worker."""
         if key in self.known:
             start_late(self.run)
-            self.run.add({"type": "begin", "case": key})
+            self.run.add(BeginLine(key))
             self.run.progress.begin(key)
 
     def has_ended(self, key: str) -> bool:
@@ -292,38 +311,44 @@ class Controller:
         # The rest is the user's, and goes into JUnit XML.
         report.user_properties = [pair for pair in report.user_properties if pair[0] != PART]
         for part in ours:
-            for line in part["lines"]:
+            for line in lines_of(part["lines"]):
                 self._add(self._with_host(line, worker))
             closing = [f"{worker}: {line}" if self.each_host else line for line in part["closing"]]
             run.closing += [line for line in closing if line not in run.closing]
         if report.when == CRASHED:
             run.results.forget([report.nodeid])
-            outcome = {"type": "outcome", "case": report.nodeid, "outcome": "failed"}
-            run.add({**outcome, "why": str(report.longrepr)})
+            run.add(OutcomeLine(report.nodeid, "failed", str(report.longrepr)))
         progress.reported(report, run.results, f" on {worker}" if self.hosts and worker else "")
 
-    def _add(self, line: Dict[str, Any]) -> None:
+    def _add(self, line: Union[JournalLine, Damaged]) -> None:
         """Add a worker's line to the journal."""
         run = self.run
+        if isinstance(line, Damaged):
+            run.closing.append(f"{line.case}: a worker's line cannot be read: {line.why}")
+            return
         run.add(line)
-        if line["type"] in ("case", "extra"):
-            nodeid = line["case"] if "case" in line else line["benchmark"]["fullname"]
-            pytest_benchmark_adapter.adopt(self.config, run.results.benchmarks[nodeid])
+        if isinstance(line, (CaseLine, ExtraLine)) and not isinstance(line, FreshLine):
+            pytest_benchmark_adapter.adopt(self.config, run.results.benchmarks[line.case])
 
-    def _with_host(self, line: Dict[str, Any], worker: str) -> Dict[str, Any]:
+    def _with_host(
+        self, line: Union[JournalLine, Damaged], worker: str
+    ) -> Union[JournalLine, Damaged]:
         """Return a worker's line with the host that measured it."""
         if self.hosts is None:
             return line
-        if self.each_host and "case" in line:
-            line["case"] = named(line["case"], worker)
-        if "benchmark" in line:
-            benchmark = line["benchmark"]
-            record = {**record_of(benchmark), "host": worker}
+        if isinstance(line, CaseLine):
+            benchmark = line.benchmark
+            record = replace(benchmark.record, host=worker)
             if self.each_host:
-                names = {key: named(benchmark[key], worker) for key in ("name", "fullname")}
-                record["name"] = named(record["name"], worker)
-                benchmark = {**benchmark, **names}
-            line["benchmark"] = with_record(benchmark, record)
+                record = replace(record, name=named(record.name, worker))
+                names = {
+                    "name": named(benchmark.name, worker),
+                    "fullname": named(line.case, worker),
+                }
+                benchmark = replace(benchmark, **names)
+            return replace(line, benchmark=with_record(benchmark, record))
+        if self.each_host and isinstance(line, OF_A_CASE):
+            return replace(line, case=named(line.case, worker))
         return line
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 import statistics
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Sequence
+from typing import Dict, List, Mapping, Sequence
 
 from ipubench.fixtures.case.errors import counted
 from ipubench.plugins.gate.student import student_quantile
-from ipubench.plugins.record.record import record_of, unnamed
+from ipubench.plugins.record.record import unnamed
+from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.text import percent
 
 #: The fewest cases of a host, and the fewest hosts of a kind, for a verdict.
@@ -60,14 +61,13 @@ def outliers(rates: Mapping[str, Mapping[str, float]]) -> List[Outlier]:
     return sorted(found, key=lambda one: one.change)
 
 
-def lines(benchmarks: Sequence[Dict[str, Any]]) -> List[str]:
+def lines(benchmarks: Sequence[Benchmark]) -> List[str]:
     """Return lines about hosts that differ from others with the same fingerprint."""
     kinds: Dict[str, Dict[str, Dict[str, float]]] = {}
     for benchmark in benchmarks:
-        record = record_of(benchmark)
-        cases = kinds.setdefault(record["device"]["fingerprint"], {})
-        case = unnamed(benchmark["fullname"], record["host"])
-        cases.setdefault(case, {})[record["host"]] = record["throughput"]["median"]
+        record, host = benchmark.record, benchmark.record.host or ""
+        cases = kinds.setdefault(record.device.fingerprint, {})
+        cases.setdefault(unnamed(benchmark.fullname, host), {})[host] = record.throughput.median
     return [
         f"{one.host} is {percent(abs(one.change))} {'slower' if one.change < 0 else 'faster'} than "
         f"the median of hosts of its kind, over {counted(one.cases, 'case')}"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import collections
 from dataclasses import dataclass, replace
 from typing import (
-    Any,
     Container,
     Dict,
     FrozenSet,
@@ -29,6 +28,7 @@ from ipubench.fixtures.instances.plan import instances_of
 from ipubench.plugins.baseline.entries import key_of
 from ipubench.plugins.fleet.facts import HostFacts
 from ipubench.plugins.record.record import named
+from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.selection.selected import case_of
 
 
@@ -129,7 +129,7 @@ class Placing:
         nodeids: Mapping[str, Container[str]],
         devices: Mapping[str, int],
         facts: Mapping[str, HostFacts],
-        entries: Sequence[Dict[str, Any]],
+        entries: Sequence[Benchmark],
     ) -> None:
         """``nodeids``: the tests that each worker collected. ``devices``: its number of devices.
 
@@ -138,7 +138,7 @@ class Placing:
         self._nodeids, self._devices, self._facts = nodeids, devices, facts
         self._known: Dict[str, Set[str]] = collections.defaultdict(set)
         for entry in entries:
-            self._known[entry["fullname"]].add(key_of(entry).fingerprint)
+            self._known[entry.fullname].add(key_of(entry).fingerprint)
 
     def able(self, item: pytest.Item) -> List[str]:
         """Return the workers that collected a case and have enough devices for it."""

@@ -27,6 +27,7 @@ from ipubench.plugins.fleet.xdist_adapter import run_items
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.files import JsonLinesFile
 from ipubench.plugins.record.host_process import end_with_parent
+from ipubench.plugins.record.structs import Json
 from ipubench.plugins.selection.expand import WITHOUT_NUMBER
 from ipubench.plugins.state import run_of
 
@@ -48,9 +49,9 @@ class Relay(JsonLinesFile):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.lines: List[Dict[str, Any]] = []
+        self.lines: List[Json] = []
 
-    def append(self, line: Dict[str, Any]) -> None:
+    def append(self, line: Json) -> None:
         """Keep a line for the next report."""
         self.lines.append(line)
 

@@ -36,8 +36,8 @@ class XdistSession:
 
     def enough_failed(self, error: BaseException) -> bool:
         """Return whether ``error`` ends the run because of --maxfail."""
-        most, failed = int(self._session.maxfail), int(self._session.countfailures)
-        return isinstance(error, KeyboardInterrupt) and 0 < most <= failed
+        most = int(self._session.maxfail or 0)
+        return isinstance(error, KeyboardInterrupt) and 0 < most <= self._session.countfailures
 
     def listen(self, node: Any) -> Any:
         """Return a channel to a starting worker; its first message is its facts."""

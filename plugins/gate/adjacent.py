@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import asdict, dataclass, field
-from typing import Any, Dict, List, Optional, Sequence
+from typing import List, Optional, Sequence
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ipubench.fixtures.machine.state import same_state
 from ipubench.plugins.gate.inference import Effect, Trimmed
@@ -29,8 +32,7 @@ LEAST_FOR_PRECISION = 12
 STRETCH = 2.0
 
 
-@dataclass
-class Side:
+class Side(Struct):
     """The rounds of one process, in order: seconds, and the shares of the time that others took.
 
     ``by_others``: CPU time of other programs; ``waited``: for which our threads had no CPU;
@@ -38,38 +40,33 @@ class Side:
     those that the process itself used. All are None where the system does not count them.
     """
 
-    seconds: List[float] = field(default_factory=list)
-    lost: List[Optional[float]] = field(default_factory=list)
-    by_others: List[Optional[float]] = field(default_factory=list)
-    waited: List[Optional[float]] = field(default_factory=list)
-    cpu_seconds: List[Optional[float]] = field(default_factory=list)
+    seconds: List[float] = []
+    lost: List[Optional[float]] = []
+    by_others: List[Optional[float]] = []
+    waited: List[Optional[float]] = []
+    cpu_seconds: List[Optional[float]] = []
     #: Milliseconds of a copy round each round: the machine's state; empty where unknown.
-    copies_ms: List[float] = field(default_factory=list)
+    copies_ms: List[float] = []
 
 
-@dataclass
-class AdjacentRounds:
+class AdjacentRounds(Struct):
     """Rounds here and there, of which the k-th are adjacent; ``here_first`` says in which order.
 
     ``items_here`` and ``items_there``: per round.
     """
 
-    here: Side = field(default_factory=Side)
-    there: Side = field(default_factory=Side)
-    here_first: List[bool] = field(default_factory=list)
+    here: Side = msgspec.field(default_factory=Side)
+    there: Side = msgspec.field(default_factory=Side)
+    here_first: List[bool] = []
     items_here: float = 1.0
     items_there: float = 1.0
     stopped_by: str = ""
+    #: In the journal: which pairs of rounds decided.
+    compared: List[bool] = []
 
-    def as_dict(self) -> Dict[str, Any]:
-        """Return JSON values for the journal; ``compared`` says which rounds decide."""
-        return {**asdict(self), "compared": self.comparable()}
-
-    @classmethod
-    def of(cls, plain: Dict[str, Any]) -> AdjacentRounds:
-        """Return what :meth:`as_dict` made JSON of."""
-        kept = {key: value for key, value in plain.items() if key != "compared"}
-        return cls(**{**kept, "here": Side(**kept["here"]), "there": Side(**kept["there"])})
+    def decided(self) -> AdjacentRounds:
+        """Return what the journal keeps, which says which rounds decide."""
+        return replace(self, compared=self.comparable())
 
     def comparable(self) -> List[bool]:
         """Return of each pair of rounds whether its halves were equally disturbed.

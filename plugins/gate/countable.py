@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from statistics import median
-from typing import Any, Dict, List, Optional, Sequence
+from typing import List, Optional, Sequence
 
 from ipubench.fixtures.machine.state import same_state, usual
 from ipubench.plugins.record.record import processes_of
+from ipubench.plugins.record.structs import Benchmark, Process
 from ipubench.plugins.record.text import percent
 
 #: So many disturbed processes one after the other: the machine is not ours, and no more follow.
@@ -19,7 +20,7 @@ LATER = "try again later, or use --against, which measures both in turns"
 LEAST_FRESH = 3
 
 
-def comparable(processes: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
+def comparable(processes: Sequence[Process]) -> List[Process]:
     """Return the processes of a baseline that others are compared with.
 
     Those that nobody disturbed, less the few that found the machine in another state than most.
@@ -29,41 +30,41 @@ def comparable(processes: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
     return [one for one in clean if same_copy(one, copy)]
 
 
-def decisive(processes: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+def decisive(processes: Sequence[Process]) -> Sequence[Process]:
     """Return the processes that decide: the fresh ones, where there are enough of them.
 
     The session's own has measured other cases before, which may change its speed.
     """
-    fresh = [sample for sample in processes if sample["fresh"]]
+    fresh = [sample for sample in processes if sample.fresh]
     return fresh if len(fresh) >= LEAST_FRESH else processes
 
 
-def deciding(benchmark: Dict[str, Any]) -> List[Dict[str, Any]]:
+def deciding(benchmark: Benchmark) -> Sequence[Process]:
     """Return the processes of a benchmark whose figure is shown; all where others disturbed all."""
     processes = processes_of(benchmark)
     return decisive(comparable(processes) or processes)
 
 
-def usual_copy(processes: Sequence[Dict[str, Any]]) -> Optional[float]:
+def usual_copy(processes: Sequence[Process]) -> Optional[float]:
     """Return the usual milliseconds of a copy in some processes, None where nothing is known."""
-    found = [sample["copy_ms"] for sample in processes if "copy_ms" in sample]
+    found = [sample.copy_ms for sample in processes if sample.copy_ms is not None]
     return usual(found) if found else None
 
 
-def same_copy(sample: Dict[str, Any], copy: Optional[float]) -> bool:
+def same_copy(sample: Process, copy: Optional[float]) -> bool:
     """Tell whether a process found the machine in the state of a copy; unknown, it may have."""
-    return copy is None or "copy_ms" not in sample or same_state(sample["copy_ms"], copy)
+    return copy is None or sample.copy_ms is None or same_state(sample.copy_ms, copy)
 
 
-def is_clean(sample: Dict[str, Any]) -> bool:
+def is_clean(sample: Process) -> bool:
     """Tell whether a process may be judged by; unknown, it may."""
-    return sample.get("clean") is not False
+    return sample.clean is not False
 
 
-def lost_words(processes: Sequence[Dict[str, Any]]) -> str:
+def lost_words(processes: Sequence[Process]) -> str:
     """Say how much others took from the disturbed ones of some processes."""
     disturbed = [sample for sample in processes if not is_clean(sample)]
-    share = percent(median(sample["lost"] for sample in disturbed), 0)
+    share = percent(median(sample.lost or 0.0 for sample in disturbed), 0)
     return (
         f"other programs, or other machines of its host, disturbed {len(disturbed)} of "
         f"{len(processes)} processes, which lost {share} of a CPU's time"

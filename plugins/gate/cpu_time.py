@@ -12,11 +12,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, Dict, List, Optional, Sequence
+from typing import List, Optional, Sequence
 
 from ipubench.plugins.gate.countable import LEAST_FRESH, same_copy, usual_copy
 from ipubench.plugins.gate.inference import Effect, effect
 from ipubench.plugins.gate.metric_verdict import log_seconds
+from ipubench.plugins.record.structs import Process
 
 #: Disturbed processes of a baseline that show how a case behaves beside other programs.
 LEAST_DISTURBED = 2
@@ -48,9 +49,9 @@ class Growth:
 
 
 def growth(
-    before: Sequence[Dict[str, Any]],
-    disturbed: Sequence[Dict[str, Any]],
-    now: Sequence[Dict[str, Any]],
+    before: Sequence[Process],
+    disturbed: Sequence[Process],
+    now: Sequence[Process],
     assumed: float,
     canary: bool,
     allowed: float,
@@ -68,15 +69,14 @@ def growth(
     beside = _costs(disturbed, canary)
     if len(beside) < LEAST_DISTURBED:
         return None
-    lost = [sample["lost"] for sample in disturbed]
-    now = [
-        one for one in now if same_copy(one, copy) and one.get("lost", 0.0) <= MOST_LOST * max(lost)
-    ]
+    lost = [sample.lost or 0.0 for sample in disturbed]
+    most = MOST_LOST * max(lost)
+    now = [one for one in now if same_copy(one, copy) and (one.lost or 0.0) <= most]
     usual, found = _costs(before, canary), _costs(now, canary)
     if not usual or len(found) < LEAST_FRESH:
         return None
     explained = max(beside) - fmean(usual)
-    if min(one.get("lost", 0.0) for one in now) < LEAST_LOST * min(lost):
+    if min(one.lost or 0.0 for one in now) < LEAST_LOST * min(lost):
         explained = max(0.0, explained)
     explained += UNSEEN
     change = effect(usual, found, assumed)
@@ -84,6 +84,6 @@ def growth(
     return Growth(beyond, allowed, level)
 
 
-def _costs(side: Sequence[Dict[str, Any]], canary: bool) -> List[float]:
+def _costs(side: Sequence[Process], canary: bool) -> List[float]:
     """Return the log of each process's CPU seconds per item, of those that have any."""
-    return [log_seconds(one["cpu_seconds"], one, canary) for one in side if one.get("cpu_seconds")]
+    return [log_seconds(one.cpu_seconds, one, canary) for one in side if one.cpu_seconds]

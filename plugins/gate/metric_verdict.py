@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Optional, Sequence, Tuple
 
 from ipubench.plugins.gate.inference import Effect, Trimmed
 from ipubench.plugins.record.record import SCALARS, THROUGHPUT, value_of
 from ipubench.plugins.record.statistics import quantile
-from ipubench.plugins.record.verdict import INCONCLUSIVE, PASS, REGRESSED, UNJUDGED, Verdict
+from ipubench.plugins.record.structs import Process
+from ipubench.plugins.record.verdict import (
+    INCONCLUSIVE,
+    PASS,
+    REGRESSED,
+    UNJUDGED,
+    JudgedMetric,
+    Verdict,
+)
 
 #: What the table shows of a process: the median of its clean rounds.
 ROUNDS_QUANTILE = 0.50
@@ -32,23 +40,23 @@ class MetricVerdict:
     now: float
     threshold: Optional[float]
 
-    def as_dict(self) -> Dict[str, Any]:
-        """Return what a verdict holds of another metric than throughput; + is more, so worse."""
+    def judged(self) -> JudgedMetric:
+        """Return what a verdict holds of another metric than throughput."""
         low, high = self.effect.interval()
-        return {
-            "metric": self.metric,
-            "kind": self.kind,
-            "unit": SCALARS[self.metric].unit,
-            "before": self.before,
-            "now": self.now,
-            "change": math.expm1(self.effect.change),
-            "low": math.expm1(low),
-            "high": math.expm1(high),
-            "threshold": self.threshold,
-        }
+        return JudgedMetric(
+            metric=self.metric,
+            kind=self.kind,
+            unit=SCALARS[self.metric].unit,
+            before=self.before,
+            now=self.now,
+            change=math.expm1(self.effect.change),
+            low=math.expm1(low),
+            high=math.expm1(high),
+            threshold=self.threshold,
+        )
 
 
-def log_cost(sample: Dict[str, Any], metric: str, canary: bool = True) -> Optional[float]:
+def log_cost(sample: Process, metric: str, canary: bool = True) -> Optional[float]:
     """Return the log of a process's figure, of which less is better; None where it has none.
 
     Of throughput it is the median of the rounds' seconds per item over the 25% quantile of its
@@ -57,18 +65,18 @@ def log_cost(sample: Dict[str, Any], metric: str, canary: bool = True) -> Option
     if metric != THROUGHPUT:
         value = value_of(sample, metric)
         return None if value is None else math.log(value)
-    return log_seconds(quantile(sample["seconds"], ROUNDS_QUANTILE), sample, canary)
+    return log_seconds(quantile(sample.seconds, ROUNDS_QUANTILE), sample, canary)
 
 
-def log_seconds(round_seconds: float, sample: Dict[str, Any], canary: bool) -> float:
+def log_seconds(round_seconds: float, sample: Process, canary: bool) -> float:
     """Return the log of a round's seconds per item, with ``canary`` at equal machine speed."""
-    seconds = math.log(round_seconds / sample["items_per_round"])
-    if not canary or not sample["canaries"]:
+    seconds = math.log(round_seconds / sample.items_per_round)
+    if not canary or not sample.canaries:
         return seconds
-    return seconds - CANARY_SHARE * math.log(quantile(sample["canaries"], CANARY_QUANTILE))
+    return seconds - CANARY_SHARE * math.log(quantile(sample.canaries, CANARY_QUANTILE))
 
 
-def typical(processes: Sequence[Dict[str, Any]], metric: str) -> float:
+def typical(processes: Sequence[Process], metric: str) -> float:
     """Return a metric of several processes together; throughput in items per second.
 
     It is the trimmed geometric mean of what the processes show, which is what is compared, without
@@ -89,7 +97,7 @@ def build_verdict(
     others: Sequence[MetricVerdict],
     unit: str,
     processes: Tuple[int, int],
-    allowed: float,
+    allowed: Optional[float],
     reasons: Sequence[str],
     in_turns: bool = False,
     by_cpu_time: bool = False,
@@ -109,14 +117,14 @@ def build_verdict(
         change=math.expm1(-throughput.effect.change),
         low=math.expm1(-high),
         high=math.expm1(-low),
-        threshold=math.nan if throughput.threshold is None else throughput.threshold,
+        threshold=throughput.threshold,
         allowed=allowed,
         processes=now,
         processes_before=before,
         in_turns=in_turns,
         by_cpu_time=by_cpu_time,
         metric=metric,
-        also=tuple(other.as_dict() for other in others),
+        also=tuple(other.judged() for other in others),
         reasons=tuple(reasons),
     )
 

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import dataclass, replace
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
+from dataclasses import dataclass
+from typing import List, Mapping, NamedTuple, Optional, Sequence
+
+from msgspec.structs import replace
 
 from ipubench.plugins.gate.adjacent import AdjacentRounds
 from ipubench.plugins.gate.countable import is_clean, same_copy
@@ -27,18 +29,16 @@ from ipubench.plugins.gate.metric_verdict import (
     typical,
 )
 from ipubench.plugins.gate.rule import DETECTABLE_CHANGE
-from ipubench.plugins.record.record import (
-    SCALARS,
-    THROUGHPUT,
+from ipubench.plugins.record.differences import (
     at_once,
     changed_extra_info,
     changed_settings,
     differences,
     other_items,
-    record_of,
     same_latency,
-    sample_of,
 )
+from ipubench.plugins.record.record import SCALARS, THROUGHPUT, sample_of
+from ipubench.plugins.record.structs import Benchmark, Process
 from ipubench.plugins.record.text import percent
 from ipubench.plugins.record.verdict import INCONCLUSIVE, UNJUDGED, Verdict
 
@@ -54,7 +54,6 @@ MOST_DISTURBED = 4
 SAID_SHARE = 0.10
 #: Without a threshold pairs are added until the interval is this narrow (each way).
 SHOWN_PRECISION = 0.02
-Benchmark = Dict[str, Any]
 
 
 class Sides(NamedTuple):
@@ -74,7 +73,7 @@ class Sides(NamedTuple):
         if self.rounds is not None:
             return self.rounds.enough
         here, there = _sample(self.here), _sample(self.there)
-        return is_clean(here) and is_clean(there) and same_copy(here, there.get("copy_ms"))
+        return is_clean(here) and is_clean(there) and same_copy(here, there.copy_ms)
 
     @property
     def lost(self) -> float:
@@ -82,7 +81,7 @@ class Sides(NamedTuple):
         if self.rounds is not None:
             return self.rounds.taken()
         samples = [_sample(one) for one in (self.here, self.there)]
-        return max(float(sample.get("lost", 0.0)) for sample in samples)
+        return max(sample.lost or 0.0 for sample in samples)
 
 
 @dataclass(frozen=True)
@@ -137,12 +136,12 @@ def incomparable(here: Benchmark, there: Benchmark, extra_info: Sequence[str] = 
     Another precision or engine is no reason: that one environment has no better one is part of the
     result, and is said with it. ``extra_info``: what of a test's own facts has to be the same.
     """
-    ours, theirs = record_of(here), record_of(there)
+    ours, theirs = here.record, there.record
     found = []
-    if ours["config_hash"] != theirs["config_hash"]:
+    if ours.config_hash != theirs.config_hash:
         found.append("another configuration there")
-    if ours["device"]["fingerprint"] != theirs["device"]["fingerprint"]:
-        found.append(f"another device there ({theirs['device']['fingerprint']})")
+    if ours.device.fingerprint != theirs.device.fingerprint:
+        found.append(f"another device there ({theirs.device.fingerprint})")
     found += other_items(ours, theirs)
     if at_once(ours) != at_once(theirs):
         found.append(
@@ -195,7 +194,7 @@ def pairs_of(measured: List[Sides], metric: str) -> List[Pair]:
             continue
         here = log_cost(_sample(sides.here), metric, canary=False)
         there = log_cost(_sample(sides.there), metric, canary=False)
-        alike = metric != "latency_p99" or same_latency(*map(record_of, (sides.here, sides.there)))
+        alike = metric != "latency_p99" or same_latency(sides.here.record, sides.there.record)
         if here is None or there is None or not alike:
             return []
         pairs.append(Pair(here - there, sides.here_first))
@@ -262,7 +261,7 @@ def undecided(measured: Sequence[Sides], reasons: Sequence[str]) -> Verdict:
         INCONCLUSIVE,
         before=typical([_sample(sides.there) for sides in measured], THROUGHPUT),
         now=typical([_sample(sides.here) for sides in measured], THROUGHPUT),
-        unit=record_of(measured[-1].here)["throughput"]["unit"],
+        unit=measured[-1].here.record.throughput.unit,
         processes=len(measured),
         processes_before=len(measured),
         in_turns=True,
@@ -295,14 +294,14 @@ def verdict_on_pairs(
     reasons = [*beside_words(measured), *reasons]
     if any(one.kind == INCONCLUSIVE for one in found):
         reasons = [*cpu_words(measured), *reasons]
-    here, there = record_of(measured[-1].here), record_of(measured[-1].there)
+    here, there = measured[-1].here.record, measured[-1].there.record
     threshold: Optional[float] = found[0].threshold
     verdict = build_verdict(
         found[0],
         found[1:],
-        here["throughput"]["unit"],
+        here.throughput.unit,
         (len(measured), len(measured)),
-        math.nan if threshold is None else threshold,
+        threshold,
         [*differences(here, there), *reasons],
         in_turns=True,
     )
@@ -315,5 +314,5 @@ def _share_text(share: float) -> str:
     return percent(min(1.0, share), 0)
 
 
-def _sample(benchmark: Benchmark) -> Dict[str, Any]:
+def _sample(benchmark: Benchmark) -> Process:
     return sample_of(benchmark, fresh=True)

@@ -19,8 +19,10 @@ scripts/gate_study shows what this finds.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from dataclasses import dataclass
+from typing import Callable, Dict, List, Mapping, Optional, Sequence
+
+from msgspec.structs import replace
 
 from ipubench.plugins.gate.countable import (
     LATER,
@@ -52,18 +54,14 @@ from ipubench.plugins.gate.metric_verdict import (
     log_cost,
     typical,
 )
-from ipubench.plugins.record.record import (
-    METRICS,
-    REUSED,
-    THROUGHPUT,
+from ipubench.plugins.record.differences import (
     changed_extra_info,
     changed_settings,
     differences,
-    processes_of,
-    record_of,
     same_latency,
-    sample_of,
 )
+from ipubench.plugins.record.record import METRICS, REUSED, THROUGHPUT, processes_of, sample_of
+from ipubench.plugins.record.structs import Benchmark, Process
 from ipubench.plugins.record.verdict import (
     INCOMPARABLE,
     INCONCLUSIVE,
@@ -87,7 +85,7 @@ TIME_OVER = (
     "was clear"
 )
 #: Returns None where the time is over.
-Measure = Callable[[int], Optional[Dict[str, Any]]]
+Measure = Callable[[int], Optional[Benchmark]]
 
 
 @dataclass(frozen=True)
@@ -137,7 +135,7 @@ class MetricRule:
 
 
 def judge(
-    now: Dict[str, Any], before: Dict[str, Any], rule: Rule, measure: Optional[Measure] = None
+    now: Benchmark, before: Benchmark, rule: Rule, measure: Optional[Measure] = None
 ) -> Verdict:
     """Judge a benchmark against its baseline.
 
@@ -149,10 +147,8 @@ def judge(
     return replace(verdict, extra_info=tuple(changed_extra_info(now, before)))
 
 
-def _judged(
-    now: Dict[str, Any], before: Dict[str, Any], rule: Rule, measure: Optional[Measure]
-) -> Verdict:
-    reasons = differences(record_of(now), record_of(before)) + changed_settings(now, before)
+def _judged(now: Benchmark, before: Benchmark, rule: Rule, measure: Optional[Measure]) -> Verdict:
+    reasons = differences(now.record, before.record) + changed_settings(now, before)
     reasons += changed_extra_info(now, before, rule.extra_info)
     if reasons:
         return _unjudged(INCOMPARABLE, now, before, reasons)
@@ -167,7 +163,7 @@ def _judged(
     return comparison.verdict()
 
 
-def least_slowdown(before: Dict[str, Any], rule: Rule) -> Optional[float]:
+def least_slowdown(before: Benchmark, rule: Rule) -> Optional[float]:
     """Return the slow-down that is found in most comparisons with a baseline, as a fraction.
 
     It follows from how much the baseline's processes differ, and the most fresh processes that the
@@ -184,16 +180,14 @@ def least_slowdown(before: Dict[str, Any], rule: Rule) -> Optional[float]:
     return math.expm1(least_change(costs, most, ASSUMED[THROUGHPUT], allowed, rule.level))
 
 
-def _unjudged(
-    kind: str, now: Dict[str, Any], before: Dict[str, Any], reasons: Sequence[str]
-) -> Verdict:
+def _unjudged(kind: str, now: Benchmark, before: Benchmark, reasons: Sequence[str]) -> Verdict:
     """Return the verdict on a case that cannot be judged, with its figures of one unit."""
-    unit = record_of(now)["throughput"]["unit"]
-    alike = record_of(before)["throughput"]["unit"] == unit
+    unit = now.record.throughput.unit
+    alike = before.record.throughput.unit == unit
     here, there = deciding(now), deciding(before)
     return Verdict(
         kind,
-        before=typical(there, THROUGHPUT) if alike else math.nan,
+        before=typical(there, THROUGHPUT) if alike else None,
         now=typical(here, THROUGHPUT),
         unit=unit,
         processes=len(here),
@@ -205,18 +199,18 @@ def _unjudged(
 class _Comparison:
     """One case, compared with its baseline."""
 
-    def __init__(self, now: Dict[str, Any], before: Dict[str, Any], rule: Rule) -> None:
+    def __init__(self, now: Benchmark, before: Benchmark, rule: Rule) -> None:
         self.rule = rule
-        self.record = record_of(now)
-        self.canary = self.record["canary"].get("kind") == record_of(before)["canary"].get("kind")
-        self.same_latency = same_latency(self.record, record_of(before))
+        self.record = now.record
+        self.canary = self.record.canary.kind == before.record.canary.kind
+        self.same_latency = same_latency(self.record, before.record)
         stored = processes_of(before)
         self.before = comparable(stored)
         self.disturbed = [sample for sample in stored if not is_clean(sample)]
         self.copy = usual_copy(self.before)
         processes = processes_of(now)
         self.own = processes[0]
-        self.fresh = [sample for sample in processes if sample["fresh"]]
+        self.fresh = [sample for sample in processes if sample.fresh]
         self.now = decisive(list(filter(self._counts, processes)))
         self.kinds: Dict[str, str] = {}  # by metric; '' where there is none yet
         self.reasons: List[str] = []
@@ -239,7 +233,7 @@ class _Comparison:
         if not (self.now and all(self.kinds.values())):
             self.reasons += self._why_not_more()
 
-    def _counts(self, sample: Dict[str, Any]) -> bool:
+    def _counts(self, sample: Process) -> bool:
         """Tell whether a process may be compared with the baseline's."""
         return is_clean(sample) and same_copy(sample, self.copy)
 
@@ -313,7 +307,7 @@ class _Comparison:
         before, now = (self._log_costs(side, THROUGHPUT) for side in (self.before, self.now))
         return min(now) > max(before)
 
-    def _clean_fresh(self) -> List[Dict[str, Any]]:
+    def _clean_fresh(self) -> List[Process]:
         return list(filter(self._counts, self.fresh))
 
     def _look(self, metrics: Sequence[str]) -> None:
@@ -345,7 +339,7 @@ class _Comparison:
             return False
         sides = [decisive(self.before)]
         # What an earlier case of the session has compiled, a fresh process compiles itself.
-        if metric != "compile_time" or self.own["compile"] != REUSED:
+        if metric != "compile_time" or self.own.compile != REUSED:
             sides.append([self.own])
         there = all(self._log_costs(side, metric) for side in sides)
         there = there and (metric != "latency_p99" or self.same_latency)
@@ -358,17 +352,15 @@ class _Comparison:
         if reason not in self.reasons:
             self.reasons.append(reason)
 
-    def _log_costs(self, side: Sequence[Dict[str, Any]], metric: str) -> List[float]:
+    def _log_costs(self, side: Sequence[Process], metric: str) -> List[float]:
         return _log_costs(side, metric, self.canary)
 
-    def _screening_side(self, metric: str) -> List[Dict[str, Any]]:
+    def _screening_side(self, metric: str) -> Sequence[Process]:
         # A session that measured other cases before holds more memory than a fresh process: the
         # baseline's own, which may have measured more of them, would clear what has grown.
         return decisive(self.before) if metric == "peak_memory" else self.before
 
-    def _metric_rule(
-        self, metric: str, side: Optional[Sequence[Dict[str, Any]]] = None
-    ) -> MetricRule:
+    def _metric_rule(self, metric: str, side: Optional[Sequence[Process]] = None) -> MetricRule:
         """Return a metric's rule against ``side``, else against the processes that decide."""
         log_costs = self._log_costs(decisive(self.before) if side is None else side, metric)
         threshold = self.rule.thresholds.get(metric, math.inf)
@@ -380,7 +372,7 @@ class _Comparison:
         return build_verdict(
             self._metric_verdict(THROUGHPUT),
             [self._metric_verdict(name) for name in self.kinds if name != THROUGHPUT],
-            self.record["throughput"]["unit"],
+            self.record.throughput.unit,
             (len(decisive(self.before)), len(self.now)),
             math.expm1(self._metric_rule(THROUGHPUT).allowed(log_costs)),
             self.reasons,
@@ -400,6 +392,6 @@ class _Comparison:
         )
 
 
-def _log_costs(side: Sequence[Dict[str, Any]], metric: str, canary: bool = True) -> List[float]:
+def _log_costs(side: Sequence[Process], metric: str, canary: bool = True) -> List[float]:
     found = (log_cost(sample, metric, canary) for sample in side)
     return [value for value in found if value is not None]

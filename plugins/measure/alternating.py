@@ -17,7 +17,7 @@ Between two commands this process does nothing, so that the other one has the ma
 from __future__ import annotations
 
 import time
-from typing import Any, Dict, List, Tuple
+from typing import Any, List, Tuple
 
 import pytest
 
@@ -28,12 +28,12 @@ from ipubench.plugins.measure.base import (
     BatchFacts,
     CaseRun,
     fail_where_implausible,
-    plain_benchmark,
 )
 from ipubench.plugins.measure.meter import Meter, WarmUp
 from ipubench.plugins.measure.peaks import Peaks
 from ipubench.plugins.measure.rounds import Calibrated, Limits, Rounds
-from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
+from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds, finished
+from ipubench.plugins.record.structs import Facts, Record, as_plain
 
 # Worker threads of a framework spin for a while after their work. This process is quiet when it
 # has used less than a tenth of one CPU between two looks. It waits no longer than the maximum.
@@ -139,13 +139,12 @@ class AlternatingMeter(Meter):
         rounds.commands = self._commands
         return rounds
 
-    def _finished(self, step: Step) -> Dict[str, Any]:
-        facts = step.finish()
-        return {"finish": facts} if facts else {}
+    def _finished(self, step: Step) -> Facts:
+        return step.finish()
 
-    def _record(self, record: Dict[str, Any], step: Step) -> None:
+    def _record(self, record: Record, step: Step) -> None:
         fail_where_implausible(record)
-        self._commands.reply(plain_benchmark(self.benchmark, record))
+        self._commands.reply(as_plain(finished(self.benchmark, record)))
 
 
 def why_unfit(step: Step) -> str:

@@ -28,7 +28,7 @@ from ipubench.plugins.command_line.words import looking_inside_arguments
 from ipubench.plugins.elsewhere.remote_case import Outcome, RemoteCase
 from ipubench.plugins.measure.base import Measured, fail_where_implausible, state_of
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record.record import record_of, spent_of
+from ipubench.plugins.run.lines import CaseLine
 from ipubench.plugins.selection.selected import case_of
 from ipubench.plugins.state import Flags, run_of
 
@@ -104,13 +104,13 @@ def _measure(item: pytest.Function) -> None:
         case = RemoteCase(run, item.nodeid, arguments=arguments, variables=variables)
         ended = case.run(folder)  # without a time limit, as here
     results = ended.results
-    run.closing += [line for line in results.end.get("closing", ()) if line not in run.closing]
+    run.closing += [line for line in results.end.closing if line not in run.closing]
     benchmark = results.benchmarks.get(item.nodeid)
     if benchmark is not None:
-        run.spent.split(spent_of(benchmark))
-        run.add({"type": "case", "benchmark": benchmark})
+        run.spent.split(benchmark.record.spent)
+        run.add(CaseLine(benchmark))
         pytest_benchmark_adapter.adopt(config, benchmark)
-        fail_where_implausible(record_of(benchmark), f"; the record is in {run.path}")
+        fail_where_implausible(benchmark.record, f"; the record is in {run.path}")
     outcome = results.outcomes.get(item.nodeid)
     if outcome == "skipped":
         pytest.skip(results.reasons.get(item.nodeid, ""))
@@ -122,7 +122,7 @@ def _measure(item: pytest.Function) -> None:
 
 def _fail(reason: str, ended: Outcome) -> None:
     """Fail with the message of the case's process, or with the last lines that it printed."""
-    message = next((line["message"] for line in reversed(ended.journal) if "message" in line), "")
+    message = next(reversed(list(ended.results.messages.values())), "")
     if message:
         raise CaseError(message)
     problem = reason or f"the case's process ended with {ended.how}"

@@ -9,7 +9,7 @@ import contextlib
 import math
 import sys
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import (
     TYPE_CHECKING,
@@ -19,12 +19,16 @@ from typing import (
     Dict,
     Iterator,
     List,
+    Mapping,
+    NamedTuple,
     Optional,
+    Sequence,
     Tuple,
     Union,
 )
 
 import pytest
+from msgspec.structs import replace
 
 from ipubench.fixtures.case.cases import Case, config_hash, effective_options
 from ipubench.fixtures.case.errors import CaseError
@@ -38,15 +42,25 @@ from ipubench.plugins.command_line.words import worker_count
 from ipubench.plugins.measure.disturbance import wait_for_quiet
 from ipubench.plugins.measure.rounds import timed
 from ipubench.plugins.measure.watched import Watched
-from ipubench.plugins.record import host_process, pytest_benchmark_adapter
+from ipubench.plugins.record import host_process, pytest_benchmark_adapter, structs
 from ipubench.plugins.record.files import storable
-from ipubench.plugins.record.record import (
-    LEAST_AMOUNT,
-    MOST_AMOUNT,
-    NAMESPACE,
-    describe_throughput,
+from ipubench.plugins.record.record import LEAST_AMOUNT, MOST_AMOUNT
+from ipubench.plugins.record.statistics import throughput
+from ipubench.plugins.record.structs import (
+    Benchmark,
+    Canary,
+    Contention,
+    Facts,
+    Latency,
+    Memory,
+    Quiet,
+    Record,
+    Rounds,
+    Spec,
 )
 from ipubench.plugins.record.text import percent, time_stamp
+from ipubench.plugins.record.verdict import known
+from ipubench.plugins.run.lines import CaseLine, ExtraLine
 from ipubench.plugins.selection.selected import framework_of
 from ipubench.plugins.state import Run, run_of
 
@@ -54,6 +68,26 @@ if TYPE_CHECKING:
     from ipubench.fixtures.runtimes.loop import InLoop
 
 __tracebackhide__ = left_out
+
+
+class FirstFacts(NamedTuple):
+    """The part of a record that is known before the case is built."""
+
+    format: int
+    name: str
+    test: Optional[str]
+    config: Facts
+    overrides: Sequence[str]
+    effective_options: Facts
+    config_hash: str
+    framework: Optional[str]
+    device: structs.Device
+    conditions: Facts
+    workers: int
+    versions: Mapping[str, str]
+    git: Optional[str]
+    time: str
+    wait_for_quiet: Optional[Quiet]
 
 
 @dataclass(frozen=True)
@@ -64,7 +98,7 @@ class CaseRun:
     case: Case
     benchmark: Any  # pytest-benchmark's fixture
     device: Device
-    conditions: Dict[str, Any]
+    conditions: Facts
     #: Set if the test has several results: the name of this one.
     own_name: Optional[str] = None
 
@@ -78,27 +112,27 @@ class CaseRun:
         """Its name in the run: by default the node id of its test."""
         return self.own_name or self.item.nodeid
 
-    def first_facts(self) -> Dict[str, Any]:
+    def first_facts(self) -> FirstFacts:
         """Return what every record begins with: case, device, conditions, versions, time."""
         case, config = self.case, self.item.config
-        of_several = self.fullname != self.item.nodeid
-        return {
-            "format": 1,
-            "name": case.id,
-            **({"test": self.item.nodeid} if of_several else {}),
-            "config": plain_options(case.config),
-            "overrides": sorted(case.overrides),
-            "effective_options": effective_options(case.config, case.overrides),
-            "config_hash": config_hash(case.config, case.overrides),
-            "framework": framework_of(self.item),
-            "device": asdict(self.device.info),
-            "conditions": self.conditions,
-            "workers": worker_count(config),
-            "versions": host_process.versions(),
-            "git": host_process.git_revision(config.rootpath),
-            "time": time_stamp(),
-            **state_of(self.item).quiet,
-        }
+        info = self.device.info
+        return FirstFacts(
+            format=1,
+            name=case.id,
+            test=self.item.nodeid if self.fullname != self.item.nodeid else None,
+            config=plain_options(case.config),
+            overrides=sorted(case.overrides),
+            effective_options=effective_options(case.config, case.overrides),
+            config_hash=config_hash(case.config, case.overrides),
+            framework=framework_of(self.item),
+            device=structs.Device(info.kind, info.name, info.fingerprint, info.details),
+            conditions=self.conditions,
+            workers=worker_count(config),
+            versions=host_process.versions(),
+            git=host_process.git_revision(config.rootpath),
+            time=time_stamp(),
+            wait_for_quiet=state_of(self.item).quiet,
+        )
 
     def wait_for_quiet(self) -> None:
         """With ``--wait-for-quiet``: wait until the machine is quiet, or the time is over."""
@@ -108,11 +142,11 @@ class CaseRun:
             return
         with run.spent.during("quiet"), run.bounds.lifted():
             found = wait_for_quiet(self.device, most, progress.phase)
-        state_of(self.item).quiet = {"wait_for_quiet": found}
-        if not found["quiet"]:
+        state_of(self.item).quiet = found
+        if not found.quiet:
             progress.line(
                 f"  {self.case.id}: measured on a machine that was not quiet within {most:g} s: "
-                f"others used {percent(found['used_by_others'], 0)} of its CPUs"
+                f"others used {percent(found.used_by_others, 0)} of its CPUs"
             )
 
     def phase(self, part: str, text: str) -> None:
@@ -120,17 +154,18 @@ class CaseRun:
         self.run.spent.enter(part)
         self.run.progress.phase(text)
 
-    def finish(self, record: Dict[str, Any], release: Callable[[], None]) -> None:
+    def finish(self, record: Record, release: Callable[[], None]) -> None:
         """Write the record of the case, and add the measurement to the test's state.
 
         Fails the case if the result is implausible; the record is written all the same.
         """
         run, state = self.run, state_of(self.item)
-        plain = plain_benchmark(self.benchmark, {**record, "spent": run.spent.of_case()})
-        plain["fullname"] = self.fullname
-        run.add({"type": "case", "benchmark": plain})
+        record = replace(record, spent=run.spent.of_case())
+        found = pytest_benchmark_adapter.finished(self.benchmark, record)
+        found = replace(found, fullname=self.fullname)
+        run.add(CaseLine(found))
         fail_where_implausible(record, f"; the record is in {run.path}")
-        state.measured.append(Measured(plain, release))
+        state.measured.append(Measured(found, release))
         state.recorded.append(self)
         if self.fullname != self.item.nodeid:
             state.names.append(self.fullname)
@@ -138,12 +173,9 @@ class CaseRun:
     def add_extra(self) -> None:
         """Record changes of ``extra_info`` since the record was written."""
         run = self.run
-        written = run.results.benchmarks[self.fullname]["extra_info"]
-        now = storable(pytest_benchmark_adapter.as_dict(self.benchmark)["extra_info"])
-        now[NAMESPACE] = written[NAMESPACE]
-        if now != written:
-            del now[NAMESPACE]
-            run.add({"type": "extra", "case": self.fullname, "extra_info": now})
+        now = storable(pytest_benchmark_adapter.noted(self.benchmark))
+        if now != run.results.benchmarks[self.fullname].extra_info.others:
+            run.add(ExtraLine(self.fullname, now))
 
 
 @contextlib.contextmanager
@@ -311,25 +343,15 @@ class Built:
     compile: str  # fresh, reused or cached
     saved_seconds: Optional[float] = None  # with a folder of compiled models
 
-    def as_dict(self) -> Dict[str, Any]:
-        """Return this part of a record."""
-        saved = {"compile_saved_seconds": self.saved_seconds} if self.compile == "cached" else {}
-        return {
-            "build_seconds": self.build_seconds,
-            "compile_seconds": self.compile_seconds,
-            "compile": self.compile,
-            **saved,
-        }
-
 
 @dataclass(frozen=True)
 class Measured:
-    """A measured case: its benchmark, in pytest-benchmark's format with our record in it.
+    """A measured case: its benchmark.
 
     ``release`` frees what a fresh process needs to measure the case again.
     """
 
-    benchmark: Dict[str, Any]
+    benchmark: Benchmark
     release: Callable[[], None]
 
 
@@ -347,9 +369,9 @@ class CaseState:
     #: The meter behind the fixture ``benchmark``, while the test runs.
     meter: Optional[StepMeter] = None
     #: For each fresh process: name -> its measurement.
-    processes: List[Dict[str, Dict[str, Any]]] = field(default_factory=list)
+    processes: List[Dict[str, Benchmark]] = field(default_factory=list)
     #: The record's part about ``--wait-for-quiet``.
-    quiet: Dict[str, Any] = field(default_factory=dict)
+    quiet: Optional[Quiet] = None
     #: Releases the case's shared resources, which a fresh process will need.
     release: Optional[Callable[[], None]] = None
 
@@ -377,55 +399,57 @@ class Calls:
     unit: str
 
 
-def measured_by_another(
-    seconds: List[float], calls: Calls, latencies: Dict[str, Any], peak_bytes: int, since: str
-) -> Dict[str, Any]:
-    """Return the part of a record that follows from the ``seconds`` of another program's rounds.
-
-    ``latencies``: that part of the record. ``peak_bytes``: the most memory ``since`` that moment.
-    """
+def timed_by_another(
+    first: FirstFacts,
+    calls: Calls,
+    seconds: Sequence[float],
+    latency: Latency,
+    memory: Memory,
+    contention: Contention,
+    effective: Facts,
+    compile: str,
+    canary_kind: str,
+    data: Facts,
+    counters: Optional[Facts] = None,
+    spec: Optional[Spec] = None,
+) -> Record:
+    """Return the record of the ``seconds`` of another program's rounds, which have no canary."""
     items = float(calls.each_round)
-    throughput = describe_throughput(seconds, items, calls.unit)
-    return {
-        "build_seconds": 0.0,
-        "compile_seconds": 0.0,
-        "first_step_seconds": 0.0,
-        "rounds": {
-            "count": len(seconds),
-            "batches_per_step": calls.each_round,
-            "stopped_by": calls.timed_by,
-            "dropped_seconds": [],
-        },
-        "items_per_round": items,
-        "throughput": throughput,
-        "throughput_mean": throughput["mean"],
-        "latency": latencies,
-        "compute": None,
-        "implausible": False,
-        "memory": {
-            "host_peak_rss_bytes": peak_bytes,
-            "since": since,
-            "device_peak_bytes": None,
-        },
-        "input": None,
-    }
+    rates = throughput(seconds, items, calls.unit)
+    return Record(
+        **first._asdict(),
+        effective=effective,
+        build_seconds=0.0,
+        compile_seconds=0.0,
+        compile=compile,
+        first_step_seconds=0.0,
+        rounds=Rounds(len(seconds), calls.each_round, calls.timed_by, ()),
+        canary=Canary(canary_kind, (), "never"),
+        items_per_round=items,
+        throughput=rates,
+        throughput_mean=rates.mean,
+        latency=latency,
+        compute=None,
+        implausible=False,
+        memory=memory,
+        counters=counters or {},
+        input=None,
+        data=data,
+        contention=contention,
+        spec=spec,
+    )
 
 
-def plain_benchmark(benchmark: Any, record: Dict[str, Any]) -> Dict[str, Any]:
-    """Return a benchmark with its record in pytest-benchmark's format."""
-    benchmark.extra_info[NAMESPACE] = record
-    return pytest_benchmark_adapter.as_dict(benchmark)
-
-
-def fail_where_implausible(record: Dict[str, Any], where: str = "") -> None:
+def fail_where_implausible(record: Record, where: str = "") -> None:
     """Fail the case if its record claims more work than the device can do."""
-    if not record["implausible"]:
+    compute = record.compute
+    if not record.implausible or compute is None:
         return
-    compute = record["compute"]
+    achieved, share, peak = map(known, (compute.achieved, compute.share, compute.peak))
     pytest.fail(
-        f"{record['name']} is implausible: {compute['achieved']:.3g} FLOP/s is "
-        f"{compute['share']:.2f} times what a matrix product reaches on this device at "
-        f"{record['effective']['precision']} ({compute['peak']:.3g} FLOP/s), so part of "
+        f"{record.name} is implausible: {achieved:.3g} FLOP/s is "
+        f"{share:.2f} times what a matrix product reaches on this device at "
+        f"{record.effective['precision']} ({peak:.3g} FLOP/s), so part of "
         f"the work was left out{where}",
         pytrace=False,
     )

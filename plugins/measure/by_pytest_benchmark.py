@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any
 
 from ipubench.fixtures.runtimes.call import OWN
-from ipubench.plugins.measure.base import Calls, CaseRun, measured_by_another
+from ipubench.plugins.measure.base import Calls, CaseRun, timed_by_another
 from ipubench.plugins.measure.watched import Watched
 from ipubench.plugins.record.record import ITSELF
 from ipubench.plugins.record.statistics import latency
+from ipubench.plugins.record.structs import Memory
 
 UNIT = "calls"
 #: Why such a case cannot take turns with another process, round by round.
@@ -32,25 +33,16 @@ def record(case_run: CaseRun, watched: Watched) -> None:
         why = "a round took no time by its timer, so it has no rate"
         case_run.run.closing.append(f"{case_run.case.id}: not recorded: {why}")
         return
-    described = measured_by_another(
-        seconds,
+    found = timed_by_another(
+        case_run.first_facts(),
         Calls(ITSELF, calls, UNIT),
-        {"source": ITSELF, **latency([s / calls for s in seconds])},
-        watched.memory.read(),
-        watched.memory.since,
+        seconds,
+        latency([s / calls for s in seconds], ITSELF),
+        Memory(watched.memory.read(), watched.memory.since, None),
+        watched.others.describe_at_once(len(seconds)),
+        effective={"precision": OWN, "measured_by": ITSELF},
+        compile="none",
+        canary_kind=case_run.device.canary_kind,
+        data={"mode": OWN},
     )
-    contention = watched.others.describe_at_once(len(seconds))
-    found = {**_start(case_run), **described, "contention": contention}
     case_run.finish(found, release=lambda: None)
-
-
-def _start(case_run: CaseRun) -> Dict[str, Any]:
-    """Return the part of the record that is known before the rounds."""
-    return {
-        **case_run.first_facts(),
-        "effective": {"precision": OWN, "measured_by": ITSELF},
-        "compile": "none",
-        "canary": {"kind": case_run.device.canary_kind, "seconds": [], "when": "never"},
-        "counters": {},
-        "data": {"mode": OWN},
-    }

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Callable, List, Optional, Sequence
+
+from msgspec.structs import replace
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.machine.contention import between
 from ipubench.fixtures.machine.state import same_state, usual
 from ipubench.fixtures.machine.watch import Watch
+from ipubench.plugins.record.structs import Contention, Quiet
 
 #: The share of a round's time that others may take from a clean round.
 LIMIT = 0.02
@@ -64,54 +67,46 @@ class Disturbance(Watch):
         """Return the seconds of the rounds that count."""
         return [value for value, kept in zip(seconds, self.kept(len(seconds))) if kept]
 
-    def describe_at_once(self, rounds: int) -> Dict[str, Any]:
+    def describe_at_once(self, rounds: int) -> Contention:
         """Return the same as :meth:`describe` if all rounds together were watched as one."""
         if self.contention is None:
-            return {"unknown": UNKNOWN}
+            return Contention(unknown=UNKNOWN)
         (taken,) = self.taken()
         enough = taken.lost <= LIMIT
-        return {
-            **self.describe([0.0], enough),
-            "lost": [round(taken.lost, 4)] * rounds,
-            "kept": [enough] * rounds,
-            "clean": rounds if enough else 0,
-        }
+        return replace(
+            self.describe([0.0], enough),
+            lost=[round(taken.lost, 4)] * rounds,
+            kept=[enough] * rounds,
+            clean=rounds if enough else 0,
+        )
 
-    def describe(self, seconds: Sequence[float], enough: bool) -> Dict[str, Any]:
+    def describe(self, seconds: Sequence[float], enough: bool) -> Contention:
         """Return this part of a record, as shares of the wall time.
 
-        ``lost``, ``cpu_seconds`` (of all our processes) and ``kept`` have a value for each round.
-        ``copies_ms`` show the machine's state around each round, ``copy_ms`` in the kept rounds.
+        ``cpu_seconds``: used by all of our processes. ``copy_ms``: of the kept rounds.
         """
         if self.contention is None:
-            return {"unknown": UNKNOWN}
+            return Contention(unknown=UNKNOWN)
         readings = self.contention.readings
         total = between(readings[0], readings[-1])
         kept = self.kept(len(seconds))
-        return {
-            "limit": LIMIT,
-            "lost": [round(one.lost, 4) for one in self.taken()],
-            "cpu_seconds": [round(used, 6) for used in self.cpu_seconds()],
-            "kept": kept,
-            "clean": sum(kept),
-            "enough": enough,
-            "by_others": round(total.by_others, 4),
-            "waited": round(total.waited, 4),
-            "stolen": round(total.stolen, 4),
-            "beside": round(total.beside, 4),
-            "throttled": round(total.throttled, 4),
-            "reading_seconds": round(self.contention.seconds, 6),
-            **self._copies(kept),
-        }
-
-    def _copies(self, kept: Sequence[bool]) -> Dict[str, Any]:
-        if not self.copies:
-            return {}
-        copy = self.copy(kept)
-        return {
-            "copies_ms": [round(one, 4) for one in self.copies],
-            **({} if copy is None else {"copy_ms": round(copy, 4)}),
-        }
+        copy = self.copy(kept) if self.copies else None
+        return Contention(
+            limit=LIMIT,
+            lost=[round(one.lost, 4) for one in self.taken()],
+            cpu_seconds=[round(used, 6) for used in self.cpu_seconds()],
+            kept=kept,
+            clean=sum(kept),
+            enough=enough,
+            by_others=round(total.by_others, 4),
+            waited=round(total.waited, 4),
+            stolen=round(total.stolen, 4),
+            beside=round(total.beside, 4),
+            throttled=round(total.throttled, 4),
+            reading_seconds=round(self.contention.seconds, 6),
+            copies_ms=[round(one, 4) for one in self.copies] or (),
+            copy_ms=None if copy is None else round(copy, 4),
+        )
 
 
 def longest(budget: float) -> float:
@@ -128,9 +123,7 @@ def is_enough(clean: Sequence[float], rounds: int, budget: float) -> bool:
     return math.fsum(clean) >= LEAST_SHARE * budget
 
 
-def wait_for_quiet(
-    device: Device, most_seconds: float, progress: Callable[[str], None]
-) -> Dict[str, Any]:
+def wait_for_quiet(device: Device, most_seconds: float, progress: Callable[[str], None]) -> Quiet:
     """Wait at most ``most_seconds`` until the machine is quiet; return a part of the record.
 
     Raises CaseError if this system does not count the time that others take.
@@ -149,9 +142,5 @@ def wait_for_quiet(
         used = (taken.by_others + taken.stolen) / contention.cpu_count
         waited = time.monotonic() - start
         if used <= QUIET or waited > most_seconds:
-            return {
-                "quiet": used <= QUIET,
-                "waited_seconds": round(waited, 1),
-                "used_by_others": round(used, 4),
-            }
+            return Quiet(used <= QUIET, round(waited, 1), round(used, 4))
         before = after

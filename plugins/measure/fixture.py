@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Dict, Iterator
+from typing import TYPE_CHECKING, Any, Iterator
 
 import pytest
 
 from ipubench.fixtures.command_line import options_of
+from ipubench.plugins.record.structs import Facts
 
 if TYPE_CHECKING:
     from ipubench.fixtures.case.cases import Case
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def ipubench_conditions(request: pytest.FixtureRequest, ipubench_device: Device) -> Dict[str, Any]:
+def ipubench_conditions(request: pytest.FixtureRequest, ipubench_device: Device) -> Facts:
     """Tune this process for measuring on its device; return the conditions for the record."""
     from ipubench.plugins.run.conditions import apply_conditions
 
@@ -47,7 +48,7 @@ def meter(
     benchmark: Any,
     ipubench_case: Case,
     ipubench_device: Device,
-    ipubench_conditions: Dict[str, Any],
+    ipubench_conditions: Facts,
     ipubench_peaks: Peaks,
 ) -> Iterator[StepMeter]:
     """Yield the meter of a case; close its step whatever happens."""

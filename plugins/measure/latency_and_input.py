@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence
+from typing import List, Optional, Sequence
 
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure import rounds
 from ipubench.plugins.record.record import ONE_BATCH, ONE_BATCH_ROUNDS, SEVERAL_BATCHES
 from ipubench.plugins.record.statistics import latency
+from ipubench.plugins.record.structs import InputRates, Latency
 
 #: Together with the model, which shares its cores, a loader takes at most this many times as long.
 SHARED = 3.0
@@ -21,7 +22,7 @@ def describe_latency(
     from_throughput: bool,
     clock: rounds.Clock,
     budget: float,
-) -> Dict[str, Any]:
+) -> Latency:
     """Return quantiles of seconds per batch, and how they were obtained.
 
     ``seconds`` are the times of all rounds; only the ``kept`` ones count. ``warmed_up`` is the
@@ -30,18 +31,18 @@ def describe_latency(
     """
     reported = None if from_throughput else step.latencies()
     if reported:
-        return {"source": step.latency_source, **latency(of_rounds(reported[warmed_up:], kept))}
+        return latency(of_rounds(reported[warmed_up:], kept), step.latency_source)
     seconds = of_rounds(seconds, kept)
     if step.batches_per_step == 1:
-        return {"source": ONE_BATCH_ROUNDS, **latency(seconds)}
+        return latency(seconds, ONE_BATCH_ROUNDS)
     if from_throughput or not step.calibrated or step.prefetched_batches:
         # A call of an IPU's program, and a delivery of workers, always has this many batches.
         per_batch = [value / step.batches_per_step for value in seconds]
-        return {"source": "rounds over batches per step", **latency(per_batch)}
+        return latency(per_batch, "rounds over batches per step")
     times, batches = rounds.batch_latencies(step, clock, budget)
     if batches > 1:
-        return {"source": SEVERAL_BATCHES, "batches": batches, **latency(times)}
-    return {"source": ONE_BATCH, **latency(times)}
+        return latency(times, SEVERAL_BATCHES, batches)
+    return latency(times, ONE_BATCH)
 
 
 def of_rounds(values: Sequence[float], kept: Sequence[bool]) -> List[float]:
@@ -53,7 +54,7 @@ def of_rounds(values: Sequence[float], kept: Sequence[bool]) -> List[float]:
 
 def describe_input(
     step: Step, items: float, unit: str, clock: rounds.Clock
-) -> Optional[Dict[str, Any]]:
+) -> Optional[InputRates]:
     """Return the rates of the loader and of the model alone, in items/s; None without workers.
 
     The slower one limits the case. On a CPU they share the cores, so together they are slower.
@@ -66,9 +67,9 @@ def describe_input(
     # This empties the loader's queue; the workers fill it while the model warms up.
     most = SHARED * ahead / loader
     model = rounds.steady_rate(parts[1], clock, ahead, most)
-    return {
-        "unit": f"{unit}/s",
-        "loader": items * loader,
-        "model": items * model,
-        "limit": "loader" if loader < model else "model",
-    }
+    return InputRates(
+        unit=f"{unit}/s",
+        loader=items * loader,
+        model=items * model,
+        limit="loader" if loader < model else "model",
+    )

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, NamedTuple, Optional
 
 from ipubench.fixtures.case.cases import effective_options
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.frames import left_out
 from ipubench.fixtures.runtimes.step import Step
-from ipubench.plugins.measure.base import BatchFacts, CaseRun, StepMeter
+from ipubench.plugins.measure.base import BatchFacts, Built, CaseRun, FirstFacts, StepMeter
 from ipubench.plugins.measure.disturbance import Disturbance, is_enough
 from ipubench.plugins.measure.latency_and_input import (
     describe_input,
@@ -39,8 +39,10 @@ from ipubench.plugins.measure.rounds import (
     target_seconds,
     warm_up,
 )
-from ipubench.plugins.record import host_process, pytest_benchmark_adapter
-from ipubench.plugins.record.record import BEFORE_ROUNDS, describe_throughput
+from ipubench.plugins.record import host_process, pytest_benchmark_adapter, structs
+from ipubench.plugins.record.record import BEFORE_ROUNDS
+from ipubench.plugins.record.statistics import throughput
+from ipubench.plugins.record.structs import Canary, Facts, InputRates, Memory, Record
 
 __tracebackhide__ = left_out
 
@@ -54,6 +56,14 @@ class WarmUp:
     canaries: List[float]
     reported: int  # the number of latencies that the step had reported by then
     shortened: float  # a round's share of the configured batches
+
+
+class Start(NamedTuple):
+    """What is known before the rounds."""
+
+    first: FirstFacts
+    effective: Facts
+    built: Built
 
 
 class Meter(StepMeter):
@@ -76,25 +86,23 @@ class Meter(StepMeter):
         built = self.build(step)
         save_graph(self, step)
         self.phase("record", "describing the step")
-        start = {
-            **self.case_run.first_facts(),
-            "effective": step.describe(),
-            **built.as_dict(),
-        }
+        start = Start(self.case_run.first_facts(), step.describe(), built)
         facts = replace(facts, items=self._share * facts.items)
         if self._steps() is None:
             self._budget = self.case_run.run.bounds.budget(self.case_run.run.closing)
         warm = self._warm_up(step, facts)
         rounds = self._rounds(warm, step)
         seconds = self._run(rounds, step)
-        measured = self._describe(step, facts, warm, rounds, seconds, memory) if seconds else {}
+        record = (
+            self._describe(start, step, facts, warm, rounds, seconds, memory) if seconds else None
+        )
         self.phase("close", "closing")
         self.close()
         self.phase("record", "recording")
-        if measured:  # empty with --benchmark-disable
-            self._record({**start, **measured}, step)
+        if record is not None:  # None with --benchmark-disable
+            self._record(record, step)
 
-    def _record(self, record: Dict[str, Any], step: Step) -> None:
+    def _record(self, record: Record, step: Step) -> None:
         """Write the record of the case."""
         self.case_run.finish(record, step.release)
 
@@ -188,21 +196,22 @@ class Meter(StepMeter):
 
     def _describe(
         self,
+        start: Start,
         step: Step,
         facts: BatchFacts,
         warm: WarmUp,
         rounds: Rounds,
         seconds: List[float],
         memory: host_process.PeakMemory,
-    ) -> Dict[str, Any]:
-        """Return the record's parts after the rounds; some of them run the step again."""
+    ) -> Record:
+        """Return the record; some of its parts run the step again."""
         items = facts.items * step.counted_processes
         per_round = items * step.batches_per_step
         kept = rounds.disturbance.kept(len(seconds))
         enough = is_enough(of_rounds(seconds, kept), len(seconds), rounds.limits.budget)
         if not enough:
             kept = [True] * len(seconds)
-        throughput = describe_throughput(of_rounds(seconds, kept), per_round, facts.unit)
+        rates = throughput(of_rounds(seconds, kept), per_round, facts.unit)
         self.phase("latency", "measuring latency")
         latency = describe_latency(
             step,
@@ -214,39 +223,47 @@ class Meter(StepMeter):
             self._budget,
         )
         self.phase("peak", "comparing with the device's peak")
-        compute, implausible = describe_compute(
-            self.peaks, step, facts.flops, throughput["median"], items
+        compute, implausible = describe_compute(self.peaks, step, facts.flops, rates.median, items)
+        built = start.built
+        memory_used = describe_memory(step, memory)
+        counters = in_items(step.counters(), items)
+        finish = self._finished(step)
+        return Record(
+            **start.first._asdict(),
+            effective=start.effective,
+            build_seconds=built.build_seconds,
+            compile_seconds=built.compile_seconds,
+            compile=built.compile,
+            compile_saved_seconds=built.saved_seconds,
+            first_step_seconds=warm.first_step_seconds,
+            rounds=structs.Rounds(
+                count=len(seconds),
+                batches_per_step=step.batches_per_step,
+                stopped_by=rounds.stopped_by,
+                dropped_seconds=warm.dropped.seconds,
+                warm_up_ended_by=warm.dropped.ended_by,
+                shortened=warm.shortened,
+            ),
+            canary=Canary(
+                kind=self.device.canary_kind,
+                seconds=rounds.canaries,
+                when=BEFORE_ROUNDS if step.prefetched_batches else "before each round",
+            ),
+            contention=rounds.disturbance.describe(seconds, enough),
+            items_per_round=per_round,
+            throughput=rates,
+            throughput_mean=rates.mean,
+            latency=latency,
+            compute=compute,
+            implausible=implausible,
+            memory=memory_used,
+            counters=counters,
+            finish=finish,
+            input=self._input(step, items, facts.unit),
+            data=step.feed.describe(),
         )
-        return {
-            "first_step_seconds": warm.first_step_seconds,
-            "rounds": {
-                "count": len(seconds),
-                "batches_per_step": step.batches_per_step,
-                "stopped_by": rounds.stopped_by,
-                "dropped_seconds": warm.dropped.seconds,
-                "warm_up_ended_by": warm.dropped.ended_by,
-                "shortened": warm.shortened,
-            },
-            "canary": {
-                "kind": self.device.canary_kind,
-                "seconds": rounds.canaries,
-                "when": BEFORE_ROUNDS if step.prefetched_batches else "before each round",
-            },
-            "contention": rounds.disturbance.describe(seconds, enough),
-            "items_per_round": per_round,
-            "throughput": throughput,
-            "throughput_mean": throughput["mean"],
-            "latency": latency,
-            "compute": compute,
-            "implausible": implausible,
-            "memory": describe_memory(step, memory),
-            "counters": in_items(step.counters(), items),
-            **self._finished(step),
-            "input": self._input(step, items, facts.unit),
-            "data": step.feed.describe(),
-        }
 
-    def _finished(self, step: Step) -> Dict[str, Any]:
+    def _finished(self, step: Step) -> Facts:
         """Let the step do its untimed work after the rounds; return the record's part about it."""
         self.phase("finish", "finishing")
         facts = step.finish()
@@ -256,7 +273,7 @@ class Meter(StepMeter):
         self.case_run.run.closing += lines
         return {"finish": facts}
 
-    def _input(self, step: Step, items: float, unit: str) -> Any:
+    def _input(self, step: Step, items: float, unit: str) -> Optional[InputRates]:
         self.phase("input", "measuring what limits")
         return describe_input(step, items, unit, self.device.clock)
 
@@ -276,11 +293,8 @@ def in_items(counters: Dict[str, Any], items: float) -> Dict[str, Any]:
     return {**counters, "instances": instances}
 
 
-def describe_memory(step: Step, memory: host_process.PeakMemory) -> Dict[str, Any]:
+def describe_memory(step: Step, memory: host_process.PeakMemory) -> Memory:
     """Return the peak memory of the case so far, on the host and on its device."""
     elsewhere = step.host_memory()
-    return {
-        "host_peak_rss_bytes": memory.read() if elsewhere is None else elsewhere,
-        "since": memory.since,
-        "device_peak_bytes": step.device_memory(),
-    }
+    host = memory.read() if elsewhere is None else elsewhere
+    return Memory(host, memory.since, step.device_memory())

@@ -9,18 +9,20 @@ from __future__ import annotations
 import contextlib
 import math
 from pathlib import Path
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Callable, Dict, Optional, Tuple
 
 from ipubench.fixtures.case.untrusted import read_json
 from ipubench.fixtures.runtimes.step import Step, Work
 from ipubench.plugins.measure.disturbance import Disturbance
 from ipubench.plugins.measure.rounds import best_rate
 from ipubench.plugins.record.files import write_json
-from ipubench.plugins.record.record import Compute
+from ipubench.plugins.record.structs import Compute
 
 Clock = Callable[[], float]
 #: How often a ceiling is measured, while others disturb it, before a case counts as implausible.
 TRIES = 4
+#: A case that claims more than this share of the measured peak did not do its work.
+LARGEST_CREDIBLE_SHARE = 1.25
 #: The share of a matrix product's rate that networks usually reach.
 USUAL_SHARE_OF_PEAK = 0.3
 
@@ -137,7 +139,7 @@ def takes_long(
 
 def describe_compute(
     peaks: Peaks, step: Step, flops: Optional[float], rate: float, items: float
-) -> Tuple[Dict[str, Any], bool]:
+) -> Tuple[Compute, bool]:
     """Return the compute part of a record, and whether that much work is implausible.
 
     ``flops``: per item; None: the step counts them. ``rate``: in items/s. ``items``: of a batch.
@@ -147,23 +149,32 @@ def describe_compute(
         flops = step.flops_per_item()
     peak, copy = ceilings(peaks, step)
     if flops is None:
-        return {"copy_peak_bytes_per_s": copy}, False
-    compute = Compute(flops, flops * rate, peak)
-    implausible = certain = False
-    if step.exact_flops and not compute.credible:
+        return Compute(copy_peak_bytes_per_s=copy), False
+    achieved = flops * rate
+    certain = True
+    if step.exact_flops and not _credible(achieved, peak):
         certain = peaks.undisturbed(_product(step), step.peak_work)
-        compute.peak = peaks.get(_product(step), step.peak_work)
-        implausible = not compute.credible
-    moved = step.weight_traffic()
-    facts = {
-        **compute.as_dict(),
-        "copy_peak_bytes_per_s": copy,
-        "weight_bytes_per_item": None if moved is None else moved / items,
-    }
+        peak = peaks.get(_product(step), step.peak_work)
+    implausible = step.exact_flops and not _credible(achieved, peak)
     if implausible and not certain:
         # Others slowed the matrix product down, so the device can do more.
-        facts.update(peak=None, share=None, peak_disturbed=True)
-    return facts, implausible and certain
+        peak = None
+    moved = step.weight_traffic()
+    compute = Compute(
+        copy_peak_bytes_per_s=copy,
+        flops_per_item=flops,
+        achieved=achieved,
+        peak=peak,
+        share=achieved / peak if peak else None,
+        weight_bytes_per_item=None if moved is None else moved / items,
+        peak_disturbed=implausible and not certain,
+    )
+    return compute, implausible and certain
+
+
+def _credible(achieved: float, peak: Optional[float]) -> bool:
+    """Return whether a device with this peak can have done that much work."""
+    return not peak or achieved <= LARGEST_CREDIBLE_SHARE * peak
 
 
 def _product(step: Step) -> str:

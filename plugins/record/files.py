@@ -9,11 +9,12 @@ import math
 import os
 import time
 from pathlib import Path
-from typing import Any, BinaryIO, Dict, List, Optional
+from typing import Any, BinaryIO, List, Optional
 
 from ipubench.fixtures.case.masking import mask_output
-from ipubench.fixtures.case.untrusted import has_fields, open_regular, parse_json
+from ipubench.fixtures.case.untrusted import open_regular, parse_json
 from ipubench.fixtures.machine.files import write_atomically
+from ipubench.plugins.record.structs import Json
 
 #: Bytes of a journal, and of one of its lines: a case with a million rounds has fewer.
 MOST_JOURNAL = 1 << 30
@@ -77,7 +78,7 @@ class JsonLinesFile:
         self._claim = file
         return True
 
-    def append(self, line: Dict[str, Any]) -> None:
+    def append(self, line: Json) -> None:
         """Add one line, or nothing of it. Raises OSError."""
         text = (json.dumps(line, allow_nan=False) + "\n").encode()
         with self._absolute.open("rb+", buffering=0) as file:
@@ -105,13 +106,8 @@ class JsonLinesFile:
             file.truncate(content.rfind(b"\n") + 1)
 
 
-def lines_in(folder: Path) -> List[Dict[str, Any]]:
-    """Return the sound lines of all journals in a folder. Raises OSError."""
-    return [line for path in folder.glob("run-*.jsonl") for line in read_lines(path)]
-
-
-def read_lines(path: Path) -> List[Dict[str, Any]]:
-    """Return the journal's sound lines; damaged ones, and a half-written last one, are left out.
+def json_lines(path: Path) -> List[Any]:
+    """Return the values of a file's lines; damaged ones, and a half-written last one, are left out.
 
     Raises OSError.
     """
@@ -123,6 +119,6 @@ def read_lines(path: Path) -> List[Dict[str, Any]]:
                 line = parse_json(text)
             except ValueError:
                 continue
-            if text.endswith(b"\n") and has_fields(line, {"type": str}):
+            if text.endswith(b"\n"):
                 lines.append(line)
     return lines

@@ -14,12 +14,13 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Dict, Iterable, List, Mapping, Optional, Tuple
 
 from ipubench.fixtures.case.errors import some_of
 from ipubench.fixtures.case.untrusted import printable
 from ipubench.fixtures.machine.memory import peak, reset_peak
 from ipubench.fixtures.machine.packages import version_of
+from ipubench.plugins.record.structs import Facts, Json, Record
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
 PACKAGES = (
@@ -85,7 +86,7 @@ def versions() -> Dict[str, str]:
     return found
 
 
-def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[Tuple[str, Any, Any]]:
+def changes(before: Facts, now: Facts) -> List[Tuple[str, Json, Json]]:
     """Return what has another value: its name, the value before and the one now, or None."""
     return [
         (name, before.get(name), now.get(name))
@@ -102,7 +103,7 @@ def version_changes(before: Mapping[str, str], now: Mapping[str, str]) -> List[s
     ]
 
 
-def software_changes(records: Iterable[Tuple[Dict[str, Any], Dict[str, Any]]]) -> str:
+def software_changes(records: Iterable[Tuple[Record, Record]]) -> str:
     """Return in words how the software of records, pairs of before and now, differs; or ''.
 
     What differs in some of the pairs alone says in how many.
@@ -110,9 +111,9 @@ def software_changes(records: Iterable[Tuple[Dict[str, Any], Dict[str, Any]]]) -
     pairs = list(records)
     found: Counter[str] = Counter()
     for before, now in pairs:
-        found.update(version_changes(before.get("versions", {}), now.get("versions", {})))
-        commits = [short_revision(one.get("git"), 12) or "none" for one in (before, now)]
-        if before.get("git") != now.get("git"):
+        found.update(version_changes(before.versions, now.versions))
+        commits = [short_revision(one.git, 12) or "none" for one in (before, now)]
+        if before.git != now.git:
             found[f"commit {commits[0]} -> {commits[1]}"] += 1
     texts = [
         printable(text) + (f" ({count} of {len(pairs)} cases)" if count < len(pairs) else "")

@@ -14,14 +14,22 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
+import msgspec
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
-from pytest_benchmark.stats import Stats
 
-from ipubench.fixtures.case.untrusted import has_fields
+from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.machine.frames import left_out
 from ipubench.fixtures.runtimes.call import a_loop_runs, is_coroutine
-from ipubench.plugins.record.record import NAMESPACE
+from ipubench.plugins.record.structs import (
+    NAMESPACE,
+    Around,
+    Benchmark,
+    Facts,
+    Json,
+    Record,
+    as_plain,
+)
 
 if TYPE_CHECKING:
     from ipubench.fixtures.runtimes.loop import InLoop
@@ -45,7 +53,7 @@ def run_rounds(
     step: Callable[[], None],
     before_round: Callable[[List[float]], None],
     clock: Callable[[], float],
-    params: Dict[str, Any],
+    params: Facts,
     batches: int,
 ) -> List[float]:
     """Time ``step`` until ``before_round(rounds so far)`` raises EnoughRounds; return seconds.
@@ -219,30 +227,39 @@ def count_as_used(benchmark: Any) -> None:
     benchmark._mode = benchmark._mode or "benchmark(...)"
 
 
-def as_dict(benchmark: Any) -> Dict[str, Any]:
-    """Return the finished benchmark as pytest-benchmark writes it, with its rounds, as plain JSON.
+def finished(benchmark: Any, record: Record) -> Benchmark:
+    """Return the finished benchmark with its rounds and our record, which its own file has too.
 
     What the test's parameters and its ``extra_info`` have that JSON has not becomes a short text,
-    and so does a long parameter. Raises TypeError for such a value of our record.
+    and so does a long parameter. Raises TypeError for such a value of our record, CaseError for a
+    figure that no reader would take.
     """
+    benchmark.extra_info[NAMESPACE] = as_plain(record)
     found = benchmark.stats.as_dict(include_data=True)
-    params, extra = found["params"], found["extra_info"]
+    params = found["params"]
     if params is not None:
         found["params"] = {name: _plain(params[name], LONGEST_PARAMETER) for name in params}
-    found["extra_info"] = {
-        str(name): value if name == NAMESPACE else _plain(value) for name, value in extra.items()
-    }
-    plain: Dict[str, Any] = json.loads(json.dumps(found))
-    return plain
+    found["extra_info"] = {**noted(benchmark), NAMESPACE: benchmark.extra_info[NAMESPACE]}
+    try:
+        return Benchmark.of(json.loads(json.dumps(found)))
+    except msgspec.ValidationError as error:
+        raise CaseError(f"{benchmark.fullname} cannot be recorded: {error}") from None
 
 
-def _plain(value: Any, longest: float = math.inf) -> Any:
+def noted(benchmark: Any) -> Facts:
+    """Return what its test has put into the ``extra_info`` of a benchmark, as plain JSON."""
+    extra = benchmark.extra_info
+    return {str(name): _plain(value) for name, value in extra.items() if name != NAMESPACE}
+
+
+def _plain(value: object, longest: float = math.inf) -> Json:
     """Return a value as JSON has it, or a short text where it cannot, or in too many characters."""
     try:
         text = json.dumps(value)
     except (TypeError, ValueError, RecursionError):
         return reprlib.repr(value)
-    return json.loads(text) if len(text) <= longest else reprlib.repr(value)
+    plain: Json = json.loads(text) if len(text) <= longest else reprlib.repr(value)
+    return plain
 
 
 def hide_table(config: pytest.Config) -> None:
@@ -252,22 +269,21 @@ def hide_table(config: pytest.Config) -> None:
         session.quiet = True
 
 
-def document(config: pytest.Config, benchmarks: List[Dict[str, Any]]) -> Dict[str, Any]:
-    """Return a whole document in pytest-benchmark's format around finished benchmarks."""
+def around(config: pytest.Config) -> Around:
+    """Return what pytest-benchmark says around the benchmarks of a document."""
     hook = config.hook
     machine_info = hook.pytest_benchmark_generate_machine_info(config=config)
     hook.pytest_benchmark_update_machine_info(config=config, machine_info=machine_info)
     commit_info = hook.pytest_benchmark_generate_commit_info(config=config)
     hook.pytest_benchmark_update_commit_info(config=config, commit_info=commit_info)
-    output: Dict[str, Any] = hook.pytest_benchmark_generate_json(
+    output = hook.pytest_benchmark_generate_json(
         config=config,
         benchmarks=[],
         include_data=True,
         machine_info=machine_info,
         commit_info=commit_info,
     )
-    output["benchmarks"] = benchmarks
-    return output
+    return msgspec.convert(output, Around)
 
 
 def measure_elsewhere(config: pytest.Config) -> None:
@@ -294,7 +310,7 @@ class Measured:
     has_error = False
 
     def __init__(self, plain: Dict[str, Any]) -> None:
-        """``plain``: what :func:`as_dict` returned there."""
+        """``plain``: the JSON values of a :class:`Benchmark`."""
         self._plain = plain
         self.fullname = plain["fullname"]
 
@@ -319,20 +335,11 @@ class Measured:
         return plain
 
 
-#: What pytest-benchmark's session asks each benchmark for; a damaged one may lack it.
-_ASKED = ("group", "param", "params", *(f"stats.{field}" for field in Stats.fields))
-
-
-def can_adopt(plain: Dict[str, Any]) -> bool:
-    """Tell whether a benchmark that was read from a file is whole enough for :func:`adopt`."""
-    return has_fields(plain, dict.fromkeys(_ASKED, (object, bool)))
-
-
-def adopt(config: pytest.Config, plain: Dict[str, Any]) -> None:
+def adopt(config: pytest.Config, benchmark: Benchmark) -> None:
     """Put a benchmark of another process into this session's table, files and comparisons.
 
     It replaces what a process had measured of the same case before that was lost.
     """
     session: Any = config._benchmarksession  # type: ignore[attr-defined]
-    kept = [one for one in session.benchmarks if one.fullname != plain["fullname"]]
-    session.benchmarks[:] = [*kept, Measured(plain)]
+    kept = [one for one in session.benchmarks if one.fullname != benchmark.fullname]
+    session.benchmarks[:] = [*kept, Measured(as_plain(benchmark))]

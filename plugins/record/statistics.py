@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from statistics import fmean, median
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
+
+from ipubench.plugins.record.structs import Latency, Throughput
 
 CONFIDENCE = 0.95
 #: A value that is lower by more than this is a new minimum.
@@ -53,48 +54,41 @@ def relative_half_width(values: Sequence[float]) -> float:
     return (high - low) / 2 / median(values)
 
 
-@dataclass(frozen=True)
-class Throughput:
-    """Items per second over the rounds of one process."""
+def throughput(seconds: Sequence[float], items: float, unit: str) -> Throughput:
+    """Summarise rounds of ``items`` items each, of which ``unit`` is the plural.
 
-    median: float
-    low: float
-    high: float
-    mean: float
-    min: float
-    max: float
-
-    @classmethod
-    def of(cls, seconds: Sequence[float], items: float) -> Throughput:
-        """Summarise rounds of ``items`` items each.
-
-        ``mean`` is the arithmetic mean of the rounds' rates, as the original programs print it;
-        ``low`` and ``high`` are the 95% interval of the median.
-        """
-        fastest, slowest = median_interval(seconds)
-        rates = [items / value for value in seconds]
-        return cls(
-            median=items / median(seconds),
-            low=items / slowest,
-            high=items / fastest,
-            mean=fmean(rates),
-            min=min(rates),
-            max=max(rates),
-        )
-
-    @property
-    def spread(self) -> float:
-        """Half the interval over the median: what the table shows as ±."""
-        return (self.high - self.low) / 2 / self.median
+    ``mean`` is the arithmetic mean of the rounds' rates, as the original programs print it; ``low``
+    and ``high`` are the 95% interval of the median.
+    """
+    fastest, slowest = median_interval(seconds)
+    rates = [items / value for value in seconds]
+    middle, low, high = items / median(seconds), items / slowest, items / fastest
+    return Throughput(
+        unit=f"{unit}/s",
+        spread=spread(middle, low, high),
+        median=middle,
+        low=low,
+        high=high,
+        mean=fmean(rates),
+        min=min(rates),
+        max=max(rates),
+    )
 
 
-def latency(seconds: Sequence[float]) -> Dict[str, float]:
-    """Return p50, p90 and p99 of seconds per batch, in milliseconds, and how many samples."""
-    summary: Dict[str, float] = {
-        f"p{percent}_ms": 1000 * quantile(seconds, percent / 100) for percent in (50, 90, 99)
-    }
-    summary["samples"] = len(seconds)
-    return summary
+def spread(middle: float, low: float, high: float) -> float:
+    """Return half an interval over its middle: what the table shows as ±."""
+    return (high - low) / 2 / middle
+
+
+def latency(seconds: Sequence[float], source: str, batches: Optional[int] = None) -> Latency:
+    """Return the quantiles of seconds per batch, in milliseconds.
+
+    ``source`` says what was timed; ``batches``: of each call, where that is several.
+    """
+    p50, p90, p99 = (1000 * quantile(seconds, percent / 100) for percent in (50, 90, 99))
+    return Latency(
+        source=source, p50_ms=p50, p90_ms=p90, p99_ms=p99, samples=len(seconds), batches=batches
+    )
 
 
 def still_falling(seconds: Sequence[float]) -> bool:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from dataclasses import dataclass, field
-from typing import Any, Dict, Optional, Tuple
+from typing import Optional, Sequence
 
 from ipubench.fixtures.case.errors import counted
-from ipubench.plugins.record.files import storable
 from ipubench.plugins.record.record import SCALARS, THROUGHPUT
+from ipubench.plugins.record.structs import Part
 
 PASS, REGRESSED, IMPROVED, INCONCLUSIVE = "pass", "regressed", "improved", "inconclusive"
 NEW, MISSING, INCOMPARABLE = "new", "missing", "incomparable"
@@ -23,8 +21,21 @@ LEAST_SHOWN = 0.001
 EXIT_NOTHING_COMPARED = 6
 
 
-@dataclass(frozen=True)
-class Verdict:
+class JudgedMetric(Part, frozen=True, omit_defaults=False):
+    """What a verdict holds of another metric than throughput; + is more, so worse."""
+
+    metric: str
+    kind: str
+    unit: str = ""
+    before: Optional[float] = None
+    now: Optional[float] = None
+    change: Optional[float] = None
+    low: Optional[float] = None
+    high: Optional[float] = None
+    threshold: Optional[float] = None
+
+
+class Verdict(Part, frozen=True, omit_defaults=False):
     """What the gate says of a case; the numbers are those of its throughput.
 
     Rates in items per second; ``change`` is relative, + is faster, ``low`` and ``high`` are its 95%
@@ -32,27 +43,27 @@ class Verdict:
     """
 
     kind: str
-    before: float = math.nan
-    now: float = math.nan
+    before: Optional[float] = None
+    now: Optional[float] = None
     unit: str = ""
-    change: float = math.nan
-    low: float = math.nan
-    high: float = math.nan
-    threshold: float = math.nan
-    allowed: float = math.nan  # the threshold, or the case's A/A floor where that is larger
-    processes: int = 0  # whose figures these are
+    change: Optional[float] = None
+    low: Optional[float] = None
+    high: Optional[float] = None
+    threshold: Optional[float] = None
+    #: The threshold, or the case's A/A floor where that is larger.
+    allowed: Optional[float] = None
+    #: Whose figures these are.
+    processes: int = 0
     processes_before: int = 0
-    in_turns: bool = False  # the two sides were measured in turns, not at two times
-    by_cpu_time: bool = False  # the change is that of the CPU time, beyond what others explain
+    #: The two sides were measured in turns, not at two times.
+    in_turns: bool = False
+    #: The change is that of the CPU time, beyond what others explain.
+    by_cpu_time: bool = False
     metric: str = THROUGHPUT
-    also: Tuple[Dict[str, Any], ...] = field(default_factory=tuple)
-    reasons: Tuple[str, ...] = field(default_factory=tuple)
-    extra_info: Tuple[str, ...] = field(default_factory=tuple)  # of the test, where it changed
-
-    def as_dict(self) -> Dict[str, Any]:
-        """Return JSON values; unknown numbers are null."""
-        values: Dict[str, Any] = storable(dataclasses.asdict(self))
-        return values
+    also: Sequence[JudgedMetric] = ()
+    reasons: Sequence[str] = ()
+    #: Of the test, where it changed.
+    extra_info: Sequence[str] = ()
 
 
 def message(name: str, verdict: Verdict, record: str) -> str:
@@ -60,22 +71,24 @@ def message(name: str, verdict: Verdict, record: str) -> str:
     lines = []
     if verdict.metric == THROUGHPUT or not verdict.also:
         processes = counted(verdict.processes, "process", "processes")
+        change, low, high = map(known, (verdict.change, verdict.low, verdict.high))
         how = "by its CPU time" if verdict.by_cpu_time else how_compared(verdict.in_turns)
         lines.append(
-            f"{name} has become slower: {verdict.before:.4g} {verdict.unit} before, "
-            f"{verdict.now:.4g} {verdict.unit} now{_correction(verdict)}. Its speed "
-            f"{how} changed by {verdict.change:+.1%} ("
-            f"{verdict.low:+.1%} to {verdict.high:+.1%} at 95% confidence, "
+            f"{name} has become slower: {known(verdict.before):.4g} {verdict.unit} "
+            f"before, {known(verdict.now):.4g} {verdict.unit} now{_correction(verdict)}. Its speed "
+            f"{how} changed by {change:+.1%} ("
+            f"{low:+.1%} to {high:+.1%} at 95% confidence, "
             f"{processes} now, {verdict.processes_before} before); the gate allows "
-            f"{100 * verdict.allowed:.3g}% more time per item{_why_allowed(verdict)}."
+            f"{100 * known(verdict.allowed):.3g}% more time per item{_why_allowed(verdict)}."
         )
     for other in verdict.also:
-        if other["kind"] == REGRESSED:
+        if other.kind == REGRESSED:
+            change, low, high = map(known, (other.change, other.low, other.high))
             lines.append(
-                f"{name}: its {SCALARS[other['metric']].words} has grown: {other['before']:.4g} "
-                f"{other['unit']} before, {other['now']:.4g} {other['unit']} now, "
-                f"{other['change']:+.1%} ({other['low']:+.1%} to {other['high']:+.1%}); the gate "
-                f"allows {100 * other['threshold']:.3g}% more."
+                f"{name}: its {SCALARS[other.metric].words} has grown: {known(other.before):.4g} "
+                f"{other.unit} before, {known(other.now):.4g} {other.unit} now, "
+                f"{change:+.1%} ({low:+.1%} to {high:+.1%}); the gate "
+                f"allows {100 * known(other.threshold):.3g}% more."
             )
     return " ".join([*lines, f"The full record is in {record}."])
 
@@ -83,13 +96,19 @@ def message(name: str, verdict: Verdict, record: str) -> str:
 def undecided_message(name: str, verdict: Verdict) -> str:
     """Return the paragraph with which an inconclusive case fails, if it is to fail."""
     lines = [f"{name}: the gate could not decide whether it has become slower"]
-    if math.isfinite(verdict.change):
+    if verdict.change is not None:
+        low, high = known(verdict.low), known(verdict.high)
         lines[0] += (
-            f": its speed changed by {verdict.change:+.1%} ({verdict.low:+.1%} to "
-            f"{verdict.high:+.1%} at 95% confidence)"
+            f": its speed changed by {verdict.change:+.1%} ({low:+.1%} to "
+            f"{high:+.1%} at 95% confidence)"
         )
     lines += verdict.reasons
     return ". ".join([*lines, "--gate-inconclusive=pass lets such cases pass."])
+
+
+def known(figure: Optional[float]) -> float:
+    """Return a figure; NaN where nobody knows it."""
+    return math.nan if figure is None else figure
 
 
 def how_compared(in_turns: bool) -> str:
@@ -103,7 +122,7 @@ def _correction(verdict: Verdict) -> str:
     It is what lies between the change of the figures that are shown and that at equal machine
     speed.
     """
-    machine = verdict.now / verdict.before / (1 + verdict.change) - 1
+    machine = known(verdict.now) / known(verdict.before) / (1 + known(verdict.change)) - 1
     if verdict.in_turns or verdict.by_cpu_time or not LEAST_SHOWN <= abs(machine) < math.inf:
         return ""
     word = "faster" if machine > 0 else "slower"
@@ -120,4 +139,6 @@ def noisier(threshold: Optional[float], allowed: Optional[float]) -> bool:
 def _why_allowed(verdict: Verdict) -> str:
     if not noisier(verdict.threshold, verdict.allowed):
         return ""
-    return f" (equal code differs by as much; the threshold is {100 * verdict.threshold:.3g}%)"
+    return (
+        f" (equal code differs by as much; the threshold is {100 * known(verdict.threshold):.3g}%)"
+    )

@@ -9,10 +9,11 @@ command line or a file cannot be used; 6, a gate was asked for and nothing was c
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import sys
 from pathlib import Path
 from typing import List, Optional, Sequence
+
+from msgspec.structs import replace
 
 from ipubench.fixtures.case.masking import mask_output
 from ipubench.fixtures.machine.files import user_path
@@ -94,7 +95,7 @@ def read_all(paths: Sequence[Path]) -> StoredRun:
             continue
         # A shard is known by the path that was given for it.
         named = len(one.runs) == 1
-        runs = [dataclasses.replace(run, name=str(path)) for run in one.runs] if named else one.runs
+        runs = [replace(run, name=str(path)) for run in one.runs] if named else one.runs
         found.append(StoredRun(one.document, runs))
     if not found:
         raise BaselineError("\n".join(problems))
@@ -108,8 +109,8 @@ def stored_report(paths: Sequence[Path], before: Optional[Path], threshold: floa
     Runs without any are compared with the baseline ``before``, where there is one.
     """
     document, runs = read_all(paths)
-    now = newest(document["benchmarks"])
-    report = Report.of({**document, "benchmarks": now}, runs)
+    now = newest(document.benchmarks)
+    report = Report.of(replace(document, benchmarks=now), runs)
     if before is None:
         return report
     judged = [run for run in runs if run.judged]
@@ -122,7 +123,7 @@ def stored_report(paths: Sequence[Path], before: Optional[Path], threshold: floa
     stored = store.load_all(before)
     report.judge(
         {
-            report.names.get(one.place, one.key.nodeid): one.verdict.as_dict()
+            report.names.get(one.place, one.key.nodeid): one.verdict
             for one in differences(stored, now, threshold)
         }
     )

@@ -6,10 +6,11 @@ import contextlib
 import os
 import traceback
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Callable, Dict, Iterator, List
 
 from ipubench.fixtures.machine.files import check_folder_writable, write_atomically
 from ipubench.plugins.baseline import store
+from ipubench.plugins.baseline.case_row import CaseRow
 from ipubench.plugins.baseline.entries import complete
 from ipubench.plugins.baseline.exports import (
     bencher,
@@ -17,10 +18,9 @@ from ipubench.plugins.baseline.exports import (
     github_action_benchmark,
     pytest_benchmark,
 )
-from ipubench.plugins.baseline.format import BaselineError
+from ipubench.plugins.baseline.format import BaselineError, Document
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.baseline.run_facts import UNPROVEN
-from ipubench.plugins.record.record import NAMESPACE, record_of
 from ipubench.plugins.report.markdown import markdown
 from ipubench.plugins.report.page import page
 from ipubench.plugins.web.templates import is_installed
@@ -77,15 +77,15 @@ def write(report: Report, folder: Path) -> List[str]:
     return ["baseline.json", *texts]
 
 
-def _sound(report: Report) -> List[Dict[str, Any]]:
+def _sound(report: Report) -> List[CaseRow]:
     """Return the rows of credible results: other tools' files cannot say that one may be wrong."""
     return [
         row
         for row in report.rows()
-        if row["throughput"] is not None
-        and not row["implausible"]
-        and row["kind"] not in UNPROVEN
-        and report.outcomes.get(row["id"]) != "skipped"
+        if row.throughput is not None
+        and not row.implausible
+        and row.kind not in UNPROVEN
+        and report.outcomes.get(row.id) != "skipped"
     ]
 
 
@@ -106,10 +106,9 @@ def _noted(problems: List[str], name: str) -> Iterator[None]:
 
 def _save(report: Report, path: Path) -> None:
     """Write this report's credible cases, and none that an earlier report left in the file."""
-    benchmarks = report.document["benchmarks"]
-    credible = [complete(b) for b in benchmarks if not record_of(b).get("implausible")]
-    ours = {"runs": [run.as_dict() for run in report.runs]} if report.runs else {}
-    store.write(path, {**report.document, NAMESPACE: ours, "benchmarks": credible})
+    benchmarks = report.document.benchmarks
+    credible = [complete(b) for b in benchmarks if not b.record.implausible]
+    store.write(path, Document.of(report.document, credible, report.runs))
 
 
 def append_summary(report: Report) -> None:

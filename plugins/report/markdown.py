@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from ipubench.plugins.baseline.case_row import environment
+from ipubench.plugins.baseline.case_row import CaseRow, environment
 from ipubench.plugins.baseline.rows import (
     CHANGED,
     Report,
     by_change,
-    change_text,
     exit_code,
     headline,
+    in_words,
     named,
     own_noise,
 )
 from ipubench.plugins.record.record import compile_text
+from ipubench.plugins.record.structs import Facts
 from ipubench.plugins.record.text import (
     cut_middle,
     minute_of,
@@ -51,35 +52,35 @@ CUT = ("rows", "profiles", "changed")
 def markdown(report: Report) -> str:
     """Return the summary: the verdict, what changed, the rest folded; 60 kB at most."""
     rows = named(report.rows())
-    changed = by_change([row for row in rows if row["kind"] in CHANGED])
-    compared = any(row["change"] is not None for row in rows)
+    changed = by_change([row for row in rows if row.kind in CHANGED])
+    compared = any(row.change is not None for row in rows)
     return _fitting(
         {
             "mark": _mark(report, rows),
             "headline": headline(report, rows),
             "problems": report.problems[:MOST_PROBLEMS],
             "changed": [_changed(row) for row in changed],
-            "how": how_compared(any(row["in_turns"] for row in rows)) if compared else "",
-            "profiles": [profiles.shown(row) for row in profiles.explained(changed)],
-            "noisy": own_noise((row["name"], row) for row in rows),
+            "how": how_compared(any(row.in_turns for row in rows)) if compared else "",
+            "profiles": profiles.shown(changed),
+            "noisy": own_noise((row.name, row) for row in rows),
             "rows": [_full(row) for row in rows],
             "all": "The case" if len(rows) == 1 else f"All {len(rows)} cases",
             "started": "" if report.started is None else minute_of(report.started),
             "command": cut_middle(report.command, MOST_COMMAND),
-            "published": list(map(str.strip, published.last_lines(report.document["benchmarks"]))),
+            "published": list(map(str.strip, published.last_lines(report.document.benchmarks))),
             "environment": _environment(report),
             "left": LEFT,
         }
     )
 
 
-def _mark(report: Report, rows: Sequence[Dict[str, Any]]) -> str:
+def _mark(report: Report, rows: Sequence[CaseRow]) -> str:
     """Return the colour of the whole: of the worst case, or of what is wrong with the runs."""
     if report.ended_badly:
         return "🔴"
     if exit_code(report, rows) == EXIT_NOTHING_COMPARED:
         return "🟡"
-    return MARKS.get(by_change(rows)[0]["kind"] if rows else "", "🟢")
+    return MARKS.get(by_change(rows)[0].kind if rows else "", "🟢")
 
 
 def _fitting(values: Dict[str, Any]) -> str:
@@ -99,41 +100,40 @@ def _size(text: str) -> int:
     return len(text.encode("utf-8", "backslashreplace"))
 
 
-def _changed(row: Dict[str, Any]) -> Dict[str, str]:
-    now = row["throughput"] if row["now"] is None else row["now"]
+def _changed(row: CaseRow) -> Dict[str, str]:
+    now = row.throughput if row.now is None else row.now
     return {
-        "verdict": f"{MARKS.get(row['kind'], '')} {row['kind']}".strip(),
-        "name": row["name"],
-        "before": _rate(row["before"], row["unit"]),
-        "now": _rate(now, row["unit"]),
+        "verdict": f"{MARKS.get(row.kind, '')} {row.kind}".strip(),
+        "name": row.name,
+        "before": _rate(row.before, row.unit),
+        "now": _rate(now, row.unit),
         "change": change_of(row),
-        "why": "; ".join(row["reasons"]),
+        "why": "; ".join(row.reasons),
     }
 
 
-def _full(row: Dict[str, Any]) -> Dict[str, Any]:
+def _full(row: CaseRow) -> Facts:
     cells = (
-        _rate(row["throughput"], row["unit"]),
-        row["engine"],
-        share_text(row["spread"]),
-        number_text(row["p50_ms"]),
-        number_text(row["p99_ms"]),
-        compile_text(row),
-        share_text(row["share"], 0),
+        _rate(row.throughput, row.unit),
+        row.engine,
+        share_text(row.spread),
+        number_text(row.p50_ms),
+        number_text(row.p99_ms),
+        compile_text(row.compile, row.compile_seconds),
+        share_text(row.share, 0),
         change_of(row),
-        row["kind"],
+        row.kind,
     )
-    return {"name": row["name"], "cells": cells}
+    return {"name": row.name, "cells": cells}
 
 
-def change_of(row: Dict[str, Any]) -> str:
+def change_of(row: CaseRow) -> str:
     """Return the change of a row with its interval; '' where nothing was compared."""
-    figures = {"change": row["change"], "low": row["change_low"], "high": row["change_high"]}
-    return change_text(figures)
+    return in_words(row.change, row.change_low, row.change_high)
 
 
-def _rate(value: Any, unit: Any) -> str:
-    return "" if value is None else f"{short_number(value)} {unit or ''}".strip()
+def _rate(value: Optional[float], unit: str) -> str:
+    return "" if value is None else f"{short_number(value)} {unit}".strip()
 
 
 def _environment(report: Report) -> List[Tuple[str, str]]:

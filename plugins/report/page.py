@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Dict, List, Sequence, Tuple
 from urllib.parse import quote
 
-from ipubench.plugins.baseline.case_row import dig, environment, process_rows
+from msgspec import to_builtins
+
+from ipubench.plugins.baseline.case_row import CaseRow, environment, process_rows
 from ipubench.plugins.baseline.rows import (
     Report,
     by_change,
@@ -16,12 +18,13 @@ from ipubench.plugins.baseline.rows import (
     place,
 )
 from ipubench.plugins.baseline.run_facts import BAD
-from ipubench.plugins.record.record import compile_text, record_of
+from ipubench.plugins.record.record import compile_text
+from ipubench.plugins.record.structs import Benchmark, Facts, Json
 from ipubench.plugins.record.text import minute_of, number_text, share_text, told_apart
 from ipubench.plugins.record.verdict import how_compared
 from ipubench.plugins.report import published
 from ipubench.plugins.report.markdown import change_of
-from ipubench.plugins.report.profiles import explained, shown
+from ipubench.plugins.report.profiles import shown
 from ipubench.plugins.web.templates import packed, plotly_script, render, script
 
 # Of a process; beyond this many every n-th is shown, so that the file stays small.
@@ -76,21 +79,21 @@ def page(report: Report) -> str:
     plotly = packed(plotly_script())
     rows = by_change(named(report.rows()))
     kinds = counts(rows)
-    compared = any(row["change"] is not None for row in rows)
-    values = {
+    compared = any(row.change is not None for row in rows)
+    values: Dict[str, object] = {
         "headline": conclusion(report, rows),
         "worst": "bad" if report.ended_badly or any(kind in kinds for kind in BAD) else "good",
         "problems": report.problems,
         "counts": kinds,
         "overview": _overview(report),
-        "how": how_compared(any(row["in_turns"] for row in rows)),
+        "how": how_compared(any(row.in_turns for row in rows)),
         "filters": [
             {"key": key, "label": label, "values": _values(rows, key)} for key, label in FILTERS
         ],
         "columns": [column for column in COLUMNS if compared or column[1] != "change"],
         "rows": [_line(row) for row in rows],
-        "profiles": [shown(row) for row in explained(rows)],
-        "published": published.lines_of(report.document["benchmarks"]),
+        "profiles": shown(rows),
+        "published": published.lines_of(report.document.benchmarks),
         "published_heading": published.HEADING,
         "environment": environment(report.document),
         "data": {
@@ -104,17 +107,17 @@ def page(report: Report) -> str:
     return render("page.html", values)
 
 
-def _charted(rows: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
+def _charted(rows: Sequence[CaseRow]) -> List[Facts]:
     """Return what the charts use of each row.
 
     ``panel``: whose rates it may be drawn among. A function may be the name of one for training
     too, and of one in another file.
     """
-    panels = [row["function"] + (f", {row['mode']}" if row["mode"] else "") for row in rows]
-    owners = [f"{row['file']}::{panel}" for row, panel in zip(rows, panels)]
+    panels = [row.function + (f", {row.mode}" if row.mode else "") for row in rows]
+    owners = [f"{row.file}::{panel}" for row, panel in zip(rows, panels)]
     called = told_apart(dict(zip(owners, panels)))
     return [
-        {**{key: row[key] for key in CHART_KEYS}, "panel": called[owner]}
+        {**to_builtins({key: getattr(row, key) for key in CHART_KEYS}), "panel": called[owner]}
         for row, owner in zip(rows, owners)
     ]
 
@@ -123,9 +126,9 @@ def _overview(report: Report) -> Dict[str, str]:
     """Return what was measured where and when."""
     groups = environment(report.document)
     facts = {
-        "device": dig(groups, "device", "name"),
-        "fingerprint": dig(groups, "device", "fingerprint"),
-        "git": dig(groups, "code", "git"),
+        "device": groups.get("device", {}).get("name"),
+        "fingerprint": groups.get("device", {}).get("fingerprint"),
+        "git": groups.get("code", {}).get("git"),
         "compared with": f"{report.baseline} ({report.gate})" if report.baseline else None,
         "command": report.command or None,
     }
@@ -145,19 +148,19 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
-def _values(rows: Sequence[Dict[str, Any]], key: str) -> List[str]:
+def _values(rows: Sequence[CaseRow], key: str) -> List[str]:
     """Return what a column can be filtered by."""
-    return sorted({str(row[key]) for row in rows if row[key] is not None})
+    return sorted({str(getattr(row, key)) for row in rows if getattr(row, key)})
 
 
-def _line(row: Dict[str, Any]) -> Dict[str, Any]:
+def _line(row: CaseRow) -> Facts:
     """Return a row of the table: its texts, its cells, and what each column sorts it by.
 
     Verdicts are sorted by what a reader wants to hear of first, and not by their letters.
     """
     return {
-        **{key: row[key] for key in ("name", "function", "engine", "kind", "reasons")},
-        "link": quote(row["id"]) if row["throughput"] is not None else "",
+        **{key: getattr(row, key) for key in ("name", "function", "engine", "kind", "reasons")},
+        "link": quote(row.id) if row.throughput is not None else "",
         "cells": _cells(row),
         "sorted_by": {
             **{key: _sortable(row, key) for _, key, _ in COLUMNS},
@@ -166,61 +169,61 @@ def _line(row: Dict[str, Any]) -> Dict[str, Any]:
     }
 
 
-def _cells(row: Dict[str, Any]) -> Dict[str, Tuple[str, str]]:
+def _cells(row: CaseRow) -> Dict[str, Tuple[str, str]]:
     """Return the text of each column of figures, and what stands beside it in small letters."""
     change, _, interval = change_of(row).partition(" ")
-    memory = row["host_memory_bytes"]
-    above = row["share"] is not None and row["share"] > 1
+    memory = row.host_memory_bytes
+    above = row.share is not None and row.share > 1
     return {
-        "throughput": (number_text(row["throughput"]), row["unit"] or ""),
+        "throughput": (number_text(row.throughput), row.unit or ""),
         "change": (change, interval),
-        "spread": (share_text(row["spread"]), ""),
-        "p50_ms": (number_text(row["p50_ms"]), ""),
-        "p99_ms": (number_text(row["p99_ms"]), ""),
-        "compile_seconds": (compile_text(row), ""),
-        "share": (share_text(row["share"], 0), "above the peak seen" if above else ""),
+        "spread": (share_text(row.spread), ""),
+        "p50_ms": (number_text(row.p50_ms), ""),
+        "p99_ms": (number_text(row.p99_ms), ""),
+        "compile_seconds": (compile_text(row.compile, row.compile_seconds), ""),
+        "share": (share_text(row.share, 0), "above the peak seen" if above else ""),
         "host_memory_bytes": ("" if memory is None else f"{memory / 2**20:,.0f}", ""),
     }
 
 
-def _sortable(row: Dict[str, Any], key: str) -> str:
+def _sortable(row: CaseRow, key: str) -> str:
     """Return what a column sorts a row by: nothing where the cell has no number."""
-    value = row[key]
+    value = getattr(row, key)
     return "" if value is None else str(value)
 
 
-def _details(report: Report) -> Dict[str, Any]:
+def _details(report: Report) -> Facts:
     """Return the processes of each measured case, those that it was compared with, its options."""
-    found = {}
+    found: Dict[str, Json] = {}
     for name, benchmark in report.measured().items():
         before = report.before.get(name)
         found[name] = {
             "processes": _processes(benchmark),
             "before": _processes(before) if before is not None else [],
-            "options": record_of(benchmark).get("effective_options", {}),
+            "options": benchmark.record.effective_options,
         }
     return found
 
 
-def _processes(benchmark: Dict[str, Any]) -> List[Dict[str, Any]]:
+def _processes(benchmark: Benchmark) -> List[Facts]:
     """Return what each process measured, every n-th round of it where there are many."""
-    found = []
+    found: List[Facts] = []
     for process in process_rows(benchmark):
-        every = max(1, math.ceil(len(process["rates"]) / MOST_ROUNDS))
+        every = max(1, math.ceil(len(process.rates) / MOST_ROUNDS))
         found.append(
             {
-                **process,
-                "rounds": len(process["rates"]),
+                **process._asdict(),
+                "rounds": len(process.rates),
                 "every": every,
-                "at": process["at"][::every],
-                "rates": _thinned(process["rates"], every),
-                "canaries_ms": _thinned(process["canaries_ms"], every),
-                "disturbed": process["disturbed"][::every],
-                "left_out": len(process["disturbed"]),
+                "at": process.at[::every],
+                "rates": _thinned(process.rates, every),
+                "canaries_ms": _thinned(process.canaries_ms, every),
+                "disturbed": process.disturbed[::every],
+                "left_out": len(process.disturbed),
             }
         )
     return found
 
 
-def _thinned(values: List[float], every: int) -> List[float]:
+def _thinned(values: Sequence[float], every: int) -> List[float]:
     return [float(f"{value:.5g}") for value in values[::every]]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any, Dict
 
 import pytest
+from msgspec.structs import replace
 from pytest import ExitCode
 
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.files import check_writable, user_path
+from ipubench.plugins.baseline.format import Document
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.baseline.runs import facts_of
 from ipubench.plugins.command_line.words import is_worker, only_lists
@@ -20,6 +21,7 @@ from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.report.files import ReportError, append_summary, check, write
 from ipubench.plugins.report.terminal import compared_with, judged_by
 from ipubench.plugins.run.journal import command_line, shown_command
+from ipubench.plugins.run.lines import EndLine
 from ipubench.plugins.state import Run
 
 
@@ -47,17 +49,16 @@ def add_junit_properties(run: Run, item: pytest.Item, call: pytest.CallInfo[None
     """Give a case's figures to --junitxml, as properties of its test case."""
     # JUnit takes the properties that the last phase reports.
     if call.when == "teardown" and item.nodeid in run.results.benchmarks:
-        verdict = run.results.verdicts.get(item.nodeid, {})
+        verdict = run.results.verdicts.get(item.nodeid)
         throughput = shown_throughput(run.results.whole(item.nodeid), verdict)
         item.user_properties += [
-            ("throughput", throughput["median"]),
-            ("unit", throughput["unit"]),
+            ("throughput", throughput.median),
+            ("unit", throughput.unit),
         ]
-        item.user_properties += [
-            (name, verdict[key])
-            for name, key in (("verdict", "kind"), ("change", "change"))
-            if verdict.get(key) is not None
-        ]
+        if verdict is not None:
+            item.user_properties.append(("verdict", verdict.kind))
+        if verdict is not None and verdict.change is not None:
+            item.user_properties.append(("change", verdict.change))
 
 
 def write_reports(run: Run, ended: int) -> None:
@@ -89,18 +90,17 @@ def write_reports(run: Run, ended: int) -> None:
     run.problems.append(ExitCode.USAGE_ERROR if problems else ExitCode.OK)
 
 
-def _end_of(run: Run, ended: int) -> Dict[str, Any]:
+def _end_of(run: Run, ended: int) -> EndLine:
     """Return the journal line on how the run ended."""
-    return {
-        "type": "end",
-        "exit_code": int(ended),
-        "time": time.time(),
-        "baseline": compared_with(run),
-        "gate": judged_by(run.policy),
-        "missing": missing_cases(run),
-        "spent": run.spent.of_run(),
-        "closing": list(run.closing),
-    }
+    return EndLine(
+        exit_code=int(ended),
+        time=time.time(),
+        baseline=compared_with(run),
+        gate=judged_by(run.policy),
+        missing=missing_cases(run),
+        spent=run.spent.of_run(),
+        closing=list(run.closing),
+    )
 
 
 def report_of(run: Run) -> Report:
@@ -108,8 +108,9 @@ def report_of(run: Run) -> Report:
     config, results = run.config, run.results
     benchmarks = list(map(results.whole, results.benchmarks))
     facts = facts_of(results, run.path.name, shown_command(command_line(config)))
-    facts.started = run.started
-    report = Report.of(pytest_benchmark_adapter.document(config, benchmarks), [facts])
+    facts = replace(facts, started=run.started)
+    document = Document.of(pytest_benchmark_adapter.around(config), benchmarks)
+    report = Report.of(document, [facts])
     if run.baseline is not None:
         report.keep_compared(run.baseline.find)
     return report

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import List, NamedTuple, Sequence, Tuple
 
+from ipubench.plugins.baseline.case_row import CaseRow
+from ipubench.plugins.record.structs import Profile
 from ipubench.plugins.record.text import percent, short_number
+from ipubench.plugins.record.verdict import REGRESSED
 
 MOST_SHOWN = 5
 HEADINGS = ("operation", "share before", "share now", "ms before", "ms now")
@@ -12,60 +15,65 @@ HEADINGS = ("operation", "share before", "share now", "ms before", "ms now")
 HEADINGS_OF_NOW = ("operation", "share now", "ms now")
 
 
-def explained(rows: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """Return the rows of regressed cases that were profiled."""
-    return [row for row in rows if row["profile"] and row["kind"] == "regressed"]
+class ShownProfile(NamedTuple):
+    """What a page and a comment show of the operations of one case."""
+
+    name: str
+    caption: str
+    headings: Sequence[str]
+    lines: Sequence[Sequence[str]]
 
 
-def shown(row: Dict[str, Any]) -> Dict[str, Any]:
-    """Return what a page and a comment show of the operations of one explained row."""
-    headings, lines = table_of(row["profile"])
-    words = {"name": row["name"], "caption": caption(row["profile"])}
-    return {**words, "headings": headings, "lines": lines}
-
-
-def table_of(profile: Dict[str, Any]) -> Tuple[Sequence[str], List[Sequence[str]]]:
-    """Return headings and lines: what grew, or the largest where only this side is known."""
-    if profile.get("grown"):
-        return HEADINGS, [
-            (
-                one["name"],
-                percent(one["before"]),
-                percent(one["now"]),
-                _milliseconds(one["seconds_before"]),
-                _milliseconds(one["seconds_now"]),
-            )
-            for one in profile["grown"][:MOST_SHOWN]
-        ]
-    largest = [] if profile.get("there") else profile.get("here", [])
-    return HEADINGS_OF_NOW, [
-        (one["name"], percent(one["share"]), _milliseconds(one["seconds"]))
-        for one in largest[:MOST_SHOWN]
+def shown(rows: Sequence[CaseRow]) -> List[ShownProfile]:
+    """Return what is shown of the regressed cases that were profiled."""
+    return [
+        ShownProfile(row.name, caption(row.profile), *table_of(row.profile))
+        for row in rows
+        if row.profile is not None and row.kind == REGRESSED
     ]
 
 
-def one_line(profile: Dict[str, Any]) -> str:
+def table_of(profile: Profile) -> Tuple[Sequence[str], List[Sequence[str]]]:
+    """Return headings and lines: what grew, or the largest where only this side is known."""
+    if profile.grown:
+        return HEADINGS, [
+            (
+                one.name,
+                percent(one.before),
+                percent(one.now),
+                _milliseconds(one.seconds_before),
+                _milliseconds(one.seconds_now),
+            )
+            for one in profile.grown[:MOST_SHOWN]
+        ]
+    largest = [] if profile.there else profile.here
+    return HEADINGS_OF_NOW, [
+        (one.name, percent(one.share), _milliseconds(one.seconds)) for one in largest[:MOST_SHOWN]
+    ]
+
+
+def one_line(profile: Profile) -> str:
     """Return for the terminal what grew, or what takes the time now, and why no more is known."""
     lines = table_of(profile)[1]
-    if profile.get("grown"):
+    if profile.grown:
         parts = [f"{name} {before} -> {now}" for name, before, now, *_ in lines]
         text = f"share of the time: {', '.join(parts)}"
     elif lines:
         text = f"the time goes to: {', '.join(f'{name} {now}' for name, now, _ in lines)}"
     else:
-        text = "no operation's share of the time grew" if profile.get("there") else "not explained"
-    return "; ".join([text, *profile.get("notes", ())])
+        text = "no operation's share of the time grew" if profile.there else "not explained"
+    return "; ".join([text, *profile.notes])
 
 
-def caption(profile: Dict[str, Any]) -> str:
+def caption(profile: Profile) -> str:
     """Return the sentence above a table of operations."""
-    if profile.get("grown"):
+    if profile.grown:
         text = "Operations whose share of the time grew, in one profiled call of each side."
-    elif profile.get("there"):
+    elif profile.there:
         text = "No operation's share of the time grew, in one profiled call of each side."
     else:
         text = "What takes the time now, in one profiled call."
-    notes = "; ".join(profile.get("notes", ()))
+    notes = "; ".join(profile.notes)
     return f"{text} {notes[:1].upper()}{notes[1:]}." if notes else text
 
 

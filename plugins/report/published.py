@@ -12,11 +12,14 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Dict, List, Optional, Sequence, Union
+
+import msgspec
 
 from ipubench.fixtures.case.options import IPUS_OF_SYSTEM
 from ipubench.fixtures.schedule.batches import Batches
-from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.record import text_of
+from ipubench.plugins.record.structs import Benchmark, Facts, Record
 
 DATA_FILE = Path(__file__).with_name("published.json")
 FRAMEWORKS = {
@@ -63,7 +66,7 @@ class Conditions:
             if theirs[name] != value
         ]
 
-    def in_words(self) -> Dict[str, Any]:
+    def in_words(self) -> Dict[str, Union[str, int, None]]:
         """Return what a line calls each condition, and its value."""
         return {
             "framework": self.framework,
@@ -96,16 +99,12 @@ class Figure:
 @functools.lru_cache(maxsize=None)
 def figures() -> Sequence[Figure]:
     """Return all published figures."""
-    found = []
-    for entry in json.loads(DATA_FILE.read_text(encoding="utf-8")):
-        del entry["id"]
-        names = Conditions.__dataclass_fields__
-        conditions = Conditions(**{name: entry.pop(name) for name in names})
-        found.append(Figure(conditions=conditions, **entry))
-    return found
+    plain = json.loads(DATA_FILE.read_text(encoding="utf-8"))
+    entries = [{**entry, "conditions": entry} for entry in plain]
+    return msgspec.convert(entries, List[Figure])
 
 
-def network_of(config: Dict[str, Any]) -> str:
+def network_of(config: Facts) -> str:
     """Return the network of a configuration, named as the figures do; '' where it has none."""
     model = str(config.get("model_name") or config.get("model") or "")
     size = config.get("model_size")
@@ -116,9 +115,9 @@ def network_of(config: Dict[str, Any]) -> str:
     return f"efficientnet-b{word}" if model == "efficientnet" else f"{model}{word}"
 
 
-def conditions_of(record: Dict[str, Any]) -> Conditions:
+def conditions_of(record: Record) -> Conditions:
     """Return what a case's own throughput holds for."""
-    config = record.get("config", {})
+    config = record.config
     micro = _count(config, "micro_batch_size")
     batch, scope = _count(config, "validation_micro_batch_size") or micro, "of one IPU"
     if config.get("mode") == "training" and micro is not None:
@@ -127,17 +126,17 @@ def conditions_of(record: Dict[str, Any]) -> Conditions:
         batch, scope = _count(config, "request_batch_size") or micro, "of a request"
     group = _count(config, "efficientnet_group_dim") or _count(config, "group_dim") or 1
     return Conditions(
-        framework=FRAMEWORKS.get(record.get("framework") or ""),
-        ipus=_count(record["effective"], "ipus") or IPUS_OF_SYSTEM.get(str(config.get("system"))),
-        data=config.get("data"),
+        framework=FRAMEWORKS.get(record.framework or ""),
+        ipus=_count(record.effective, "ipus") or IPUS_OF_SYSTEM.get(str(config.get("system"))),
+        data=text_of(config, "data") or None,
         batch=batch,
         batch_scope=scope,
-        precision=config.get("precision"),
+        precision=text_of(config, "precision") or None,
         variant=f"G{group}" if group > 1 else None,
     )
 
 
-def _global_batch(config: Dict[str, Any], micro: int) -> int:
+def _global_batch(config: Facts, micro: int) -> int:
     """Return the images of a weight update; a global batch that was asked for may be rounded."""
     whole = _count(config, "global_batch_size")
     accumulated = None if whole else _count(config, "gradient_accumulation_count") or 1
@@ -145,23 +144,23 @@ def _global_batch(config: Dict[str, Any], micro: int) -> int:
     return Batches.of(micro, replicas, accumulated, whole).global_batch_size
 
 
-def _count(values: Dict[str, Any], name: str) -> Optional[int]:
+def _count(values: Facts, name: str) -> Optional[int]:
     """Return an option that counts something; None where it is not there or counts nothing."""
     value = values.get(name)
-    return value if type(value) is int and value > 0 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
-def nearest(record: Dict[str, Any]) -> Optional[Figure]:
+def nearest(record: Record) -> Optional[Figure]:
     """Return the figure whose conditions are nearest to a case's; None off IPUs and without one."""
-    config = record.get("config", {})
-    if record["device"]["kind"] != "ipu" or record["throughput"]["unit"] != "images/s":
+    config = record.config
+    if record.device.kind != "ipu" or record.throughput.unit != "images/s":
         return None
     wanted, here = (network_of(config), config.get("mode")), conditions_of(record)
     fitting = [item for item in figures() if (item.network, item.mode) == wanted]
     return min(fitting, key=lambda item: item.conditions.distance(here), default=None)
 
 
-def line_of(record: Dict[str, Any]) -> str:
+def line_of(record: Record) -> str:
     """Return what is published for a case, with its conditions and how they differ; or ''."""
     found = nearest(record)
     if found is None:
@@ -171,17 +170,17 @@ def line_of(record: Dict[str, Any]) -> str:
     how = ", computed from published times" if found.derived else ""
     differs = "; ".join(found.conditions.differences(conditions_of(record))) or "nothing known"
     return (
-        f"{record['name']}: {found.throughput:,.0f} images/s ({', '.join(words)}{how}; "
+        f"{record.name}: {found.throughput:,.0f} images/s ({', '.join(words)}{how}; "
         f"{found.source}); differs: {differs}"
     )
 
 
-def lines_of(benchmarks: Sequence[Dict[str, Any]]) -> List[str]:
+def lines_of(benchmarks: Sequence[Benchmark]) -> List[str]:
     """Return a line for each case that has a published figure."""
-    return list(filter(None, (line_of(record_of(benchmark)) for benchmark in benchmarks)))
+    return list(filter(None, (line_of(benchmark.record) for benchmark in benchmarks)))
 
 
-def last_lines(benchmarks: Sequence[Dict[str, Any]]) -> List[str]:
+def last_lines(benchmarks: Sequence[Benchmark]) -> List[str]:
     """Return the lines below a table, the first of which says what they are; a few at most."""
     found = lines_of(benchmarks)
     lines = [f"  {line}" for line in found[:MOST_LINES]]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ipubench.plugins.baseline.rows import interval_text, place
 from ipubench.plugins.gate.shown_throughput import shown_compute, shown_throughput
-from ipubench.plugins.record.record import (
-    compile_text,
-    ran_by,
-    record_of,
-)
+from ipubench.plugins.record.record import compile_text, ran_by
+from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.text import (
     aligned,
     apart_from,
@@ -23,6 +20,7 @@ from ipubench.plugins.record.text import (
     told_apart,
     without_identifier,
 )
+from ipubench.plugins.record.verdict import Verdict
 
 HEADINGS = (
     "case",
@@ -57,59 +55,58 @@ class Row(NamedTuple):
     kind: str = ""  # of its verdict
 
 
-def table_rows(
-    benchmarks: Sequence[Dict[str, Any]], verdicts: Dict[str, Dict[str, Any]]
-) -> List[Row]:
+def table_rows(benchmarks: Sequence[Benchmark], verdicts: Mapping[str, Verdict]) -> List[Row]:
     """Return the rows, grouped by bench function, and by unit where a function has several.
 
     In the order of the run; where the run was compared, regressions first: both the groups and
     their cases. Of functions of one name each has its file, of cases of one name each its
     identifier as pytest has it.
     """
-    groups: Dict[Tuple[str, str], List[Dict[str, Any]]] = {}
+    groups: Dict[Tuple[str, str], List[Benchmark]] = {}
     for benchmark in benchmarks:
-        unit = record_of(benchmark)["throughput"]["unit"]
-        groups.setdefault((without_identifier(benchmark["fullname"]), unit), []).append(benchmark)
+        unit = benchmark.record.throughput.unit
+        groups.setdefault((without_identifier(benchmark.fullname), unit), []).append(benchmark)
 
-    def worst(benchmark: Dict[str, Any]) -> Tuple[int, float]:
-        return place(verdicts.get(benchmark["fullname"], {}))
+    def worst(benchmark: Benchmark) -> Tuple[int, float]:
+        return place(verdicts.get(benchmark.fullname))
 
     ordered = sorted(groups.items(), key=lambda group: min(map(worst, group[1])))
     headings = told_apart({function: name_of_test(function) for function, _ in groups})
     rows = []
     for (function, unit), members in ordered:
         heading = f"{headings[function]} ({unit})"
-        names = told_apart({one["fullname"]: record_of(one)["name"] for one in members})
+        names = told_apart({one.fullname: one.record.name for one in members})
         if [*names.values()] == [headings[function]]:  # its only row would repeat it
             (only,) = members
-            rows.append(_row(heading, only, verdicts.get(only["fullname"])))
+            rows.append(_row(heading, only, verdicts.get(only.fullname)))
             continue
         rows.append(Row((heading,)))
         for one in sorted(members, key=worst):
-            nodeid = one["fullname"]
+            nodeid = one.fullname
             rows.append(_row(f"  {names[nodeid]}", one, verdicts.get(nodeid)))
     return rows
 
 
-def _row(name: str, benchmark: Dict[str, Any], verdict: Any) -> Row:
-    record = record_of(benchmark)
-    latency, rate = record["latency"], shown_throughput(benchmark, verdict)
-    share = shown_compute(benchmark, rate)["share"]
-    kind = "" if verdict is None else str(verdict["kind"])
-    before, change = (None if verdict is None else verdict.get(key) for key in ("before", "change"))
+def _row(name: str, benchmark: Benchmark, verdict: Optional[Verdict]) -> Row:
+    record = benchmark.record
+    latency, rate = record.latency, shown_throughput(benchmark, verdict)
+    share = shown_compute(benchmark, rate).share
+    kind = "" if verdict is None else verdict.kind
+    found = verdict or Verdict("")
+    before, change = found.before, found.change
     cells = (
         name,
         "-" if before is None else rate_text(before),
-        rate_text(rate["median"]),
+        rate_text(rate.median),
         ran_by(record) or "-",
-        share_text(rate["spread"]) or "-",
-        time_text(latency["p50_ms"] / 1000),
-        time_text(latency["p99_ms"] / 1000),
-        compile_text(record) or "-",
+        share_text(rate.spread) or "-",
+        time_text(latency.p50_ms / 1000),
+        time_text(latency.p99_ms / 1000),
+        compile_text(record.compile, record.compile_seconds) or "-",
         "-" if share is None else percent(share, 0),
         kind or "-",
         "-" if change is None else percent(change, sign=True),
-        interval_text(verdict),
+        interval_text(found.low, found.high),
     )
     return Row(cells, kind)
 

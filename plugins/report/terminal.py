@@ -6,8 +6,9 @@ import math
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
+from msgspec.structs import replace
+
 from ipubench.fixtures.case.errors import counted, some_of
-from ipubench.fixtures.case.untrusted import NUMBER, has_fields
 from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.baseline.rows import CHANGED, change_text, own_noise, reasons_of
 from ipubench.plugins.baseline.store import path_text
@@ -18,15 +19,17 @@ from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.record import (
     ITSELF,
     ONE_BATCH,
+    facts_in,
     in_changing_states,
     items_per_batch,
     mean_lost,
-    record_of,
+    number_of,
     rounds_of,
     was_disturbed,
 )
+from ipubench.plugins.record.structs import Record
 from ipubench.plugins.record.text import percent, short_number, told_apart
-from ipubench.plugins.record.verdict import COMPARED, MISSING, PASS, REGRESSED
+from ipubench.plugins.record.verdict import COMPARED, MISSING, PASS, REGRESSED, Verdict
 from ipubench.plugins.report import published
 from ipubench.plugins.report.profiles import one_line
 from ipubench.plugins.report.table import Row, layout, table_rows
@@ -37,8 +40,6 @@ from ipubench.plugins.state import Run
 LARGEST_PRECISE_SPREAD = 0.05
 #: Where a batch within a round takes less of the time of a call of one batch, the rest is the call.
 LEAST_OF_A_CALL = 0.5
-#: What loading and the model reach alone.
-INPUT: Dict[str, Any] = {"loader": NUMBER, "model": NUMBER, "unit": str, "limit": str}
 #: Options of pytest-benchmark that act on its table or are shown in it.
 TABLE_OPTIONS = tuple(
     f"--benchmark-{name}"
@@ -90,17 +91,15 @@ def summary(run: Recording, width: int) -> List[Row]:
 def _names(run: Recording) -> Dict[str, str]:
     """Return what each measured case is called where its function is not said."""
     measured = run.results.benchmarks.items()
-    return told_apart({nodeid: record_of(benchmark)["name"] for nodeid, benchmark in measured})
+    return told_apart({nodeid: benchmark.record.name for nodeid, benchmark in measured})
 
 
 def _notes(run: Recording) -> List[str]:
     names, benchmarks = _names(run), run.results.benchmarks
     rounds = list(map(rounds_of, benchmarks.values()))
-    records = [{**record_of(benchmarks[nodeid]), "name": names[nodeid]} for nodeid in benchmarks]
+    records = [replace(benchmarks[nodeid].record, name=names[nodeid]) for nodeid in benchmarks]
     lines = [
-        f"{record['name']}: implausible, see its failure"
-        for record in records
-        if record.get("implausible")
+        f"{record.name}: implausible, see its failure" for record in records if record.implausible
     ]
     lines += _fewer_instances(records) + _input_limits(records) + _saved_seconds(records)
     lines += _diverged(records) + _imprecise(records, rounds) + _disturbed(records)
@@ -112,23 +111,23 @@ def _notes(run: Recording) -> List[str]:
     return lines
 
 
-def _once(records: List[Dict[str, Any]]) -> List[str]:
+def _once(records: List[Record]) -> List[str]:
     """Say which cases a test, or a plugin, had measured by one round."""
     found = [
         record
         for record in records
-        if record["effective"].get("measured_by") == ITSELF and record["rounds"]["count"] == 1
+        if record.effective.get("measured_by") == ITSELF and record.rounds.count == 1
     ]
     return [f"{_which(found)}: measured once, so nothing shows how noisy that is"] if found else []
 
 
-def _single_calls(records: List[Dict[str, Any]]) -> List[str]:
+def _single_calls(records: List[Record]) -> List[str]:
     """Say whose latency is mostly that of the call: a batch takes less within a round of many."""
     found, shares = [], []
     for record in records:
-        items, latency = items_per_batch(record), record["latency"]
-        if items is not None and latency.get("source") == ONE_BATCH and latency["p50_ms"] > 0:
-            share = 1000 * items / record["throughput"]["median"] / latency["p50_ms"]
+        items, latency = items_per_batch(record), record.latency
+        if latency.source == ONE_BATCH and latency.p50_ms > 0:
+            share = 1000 * items / record.throughput.median / latency.p50_ms
             if share < LEAST_OF_A_CALL:
                 found.append(record)
                 shares.append(share)
@@ -138,9 +137,11 @@ def _single_calls(records: List[Dict[str, Any]]) -> List[str]:
     return [f"{_which(found)}: {what} takes {_span(shares)} of p50"] if found else []
 
 
-def _replaced(records: List[Dict[str, Any]]) -> List[str]:
+def _replaced(records: List[Record]) -> List[str]:
     """Say which images of a data set could not be read."""
-    corrupt = list(dict.fromkeys(p for one in records for p in one["data"].get("corrupt", ())))
+    lists = [one.data.get("corrupt") for one in records]
+    found = [str(path) for one in lists if isinstance(one, list) for path in one]
+    corrupt = list(dict.fromkeys(found))
     if not corrupt:
         return []
     images = counted(len(corrupt), "image")
@@ -149,46 +150,44 @@ def _replaced(records: List[Dict[str, Any]]) -> List[str]:
     return [f"{images} could not be read and {were} replaced: {names}"]
 
 
-def _fewer_instances(records: List[Dict[str, Any]]) -> List[str]:
+def _fewer_instances(records: List[Record]) -> List[str]:
     """Say which cases ran fewer processes than they asked for."""
-    found: Dict[Tuple[int, int], List[Dict[str, Any]]] = {}
+    found: Dict[Tuple[float, float], List[Record]] = {}
     for record in records:
-        facts = record["effective"].get("instances")
-        if has_fields(facts, {"asked": int, "ran": int}) and facts["ran"] < facts["asked"]:
-            found.setdefault((facts["asked"], facts["ran"]), []).append(record)
+        facts = facts_in(record.effective.get("instances"))
+        asked, ran = number_of(facts, "asked"), number_of(facts, "ran")
+        if asked is not None and ran is not None and ran < asked:
+            found.setdefault((asked, ran), []).append(record)
     return [
         f"{_which(some)}: {ran} of {asked} instances ran, one per core that this run may use"
         for (asked, ran), some in found.items()
     ]
 
 
-def _diverged(records: List[Dict[str, Any]]) -> List[str]:
+def _diverged(records: List[Record]) -> List[str]:
     """Say whose training diverged, and which option of its program has the rate."""
     lines = []
     for record in records:
-        if record.get("counters", {}).get("loss", 0.0) is None:
-            application = "lr_schedule_params" in record["config"]
+        if record.counters.get("loss", 0.0) is None:
+            application = "lr_schedule_params" in record.config
             rate = "lr_schedule_params=JSON" if application else "abs_learning_rate=RATE"
             lines.append(
-                f"{record['name']}: the loss was not finite at the end: training diverged; "
+                f"{record.name}: the loss was not finite at the end: training diverged; "
                 f"--set={rate} lowers the rate"
             )
     return lines
 
 
-def _input_limits(records: List[Dict[str, Any]]) -> List[str]:
+def _input_limits(records: List[Record]) -> List[str]:
     """Say of cases that read from disk what loading and the model reach alone, and which limits."""
-    found = [record for record in records if has_fields(record.get("input"), INPUT)]
-    lines = []
-    for record in found[:MOST_LINES]:
-        facts = record["input"]
-        rates = {part: short_number(facts[part]) for part in ("loader", "model")}
-        lines.append(
-            f"{record['name']}: loader {rates['loader']}, model {rates['model']} {facts['unit']} "
-            f"alone: the {facts['limit']} limits"
-        )
+    found = [(record.name, record.input) for record in records if record.input is not None]
+    lines = [
+        f"{name}: loader {short_number(facts.loader)}, model {short_number(facts.model)} "
+        f"{facts.unit} alone: the {facts.limit} limits"
+        for name, facts in found[:MOST_LINES]
+    ]
     if len(found) > MOST_LINES:
-        limited = sum(record["input"]["limit"] == "loader" for record in found)
+        limited = sum(facts.limit == "loader" for _, facts in found)
         lines.append(
             f"{len(found) - MOST_LINES} more read from disk; of all {len(found)} the loader limits "
             f"{limited}, the model {len(found) - limited}"
@@ -196,22 +195,21 @@ def _input_limits(records: List[Dict[str, Any]]) -> List[str]:
     return lines
 
 
-def _saved_seconds(records: List[Dict[str, Any]]) -> List[str]:
-    cached = [record for record in records if record["compile"] == "cached"]
-    saved = [record.get("compile_saved_seconds") or 0 for record in cached]
+def _saved_seconds(records: List[Record]) -> List[str]:
+    saved = [one.compile_saved_seconds or 0.0 for one in records if one.compile == "cached"]
     if not saved:
         return []
     models = counted(len(saved), "compiled model was", "compiled models were")
     return [f"{models} kept from earlier: {sum(saved):.1f} s saved"]
 
 
-def _imprecise(records: List[Dict[str, Any]], rounds: List[List[float]]) -> List[str]:
+def _imprecise(records: List[Record], rounds: List[List[float]]) -> List[str]:
     """Say which cases, at least how many, ended before their figure was precise."""
     found = [
         (record, seconds)
         for record, seconds in zip(records, rounds)
-        if record.get("rounds", {}).get("stopped_by") == "budget"
-        and record["throughput"]["spread"] > LARGEST_PRECISE_SPREAD
+        if record.rounds.stopped_by == "budget"
+        and record.throughput.spread > LARGEST_PRECISE_SPREAD
     ]
     if not found:
         return []
@@ -221,12 +219,12 @@ def _imprecise(records: List[Dict[str, Any]], rounds: List[List[float]]) -> List
         return [f"{len(found)} cases are not precise (± above 5%); {helps}"]
     ((record, seconds),) = found
     return [
-        f"{record['name']}: ±{record['throughput']['spread']:.1%} after "
+        f"{record.name}: ±{record.throughput.spread:.1%} after "
         f"{counted(len(seconds), 'round')} is not precise; {helps}"
     ]
 
 
-def _disturbed(records: List[Dict[str, Any]]) -> List[str]:
+def _disturbed(records: List[Record]) -> List[str]:
     """Say of which cases too few rounds are clean, and how much other programs took from them."""
     lines = []
     disturbed = list(filter(was_disturbed, records))
@@ -246,9 +244,9 @@ def _disturbed(records: List[Dict[str, Any]]) -> List[str]:
     return lines
 
 
-def _which(records: List[Dict[str, Any]]) -> str:
+def _which(records: List[Record]) -> str:
     """Return the name of a case, or how many there are."""
-    return str(records[0]["name"]) if len(records) == 1 else f"{len(records)} cases"
+    return records[0].name if len(records) == 1 else f"{len(records)} cases"
 
 
 def _span(shares: Iterable[float]) -> str:
@@ -258,12 +256,14 @@ def _span(shares: Iterable[float]) -> str:
     return most if least == most else f"{least} to {most}"
 
 
-def _shortened(records: List[Dict[str, Any]]) -> List[str]:
+def _shortened(records: List[Record]) -> List[str]:
     """Say whose rounds are shorter than configured, because this machine is slow."""
-    found = [one for one in records if one.get("rounds", {}).get("shortened", 1.0) < 1]
-    if not found:
+    shares = [(one, one.rounds.shortened) for one in records]
+    shortened = [(one, share) for one, share in shares if share is not None and share < 1]
+    if not shortened:
         return []
-    what = _span(record["rounds"]["shortened"] for record in found)
+    found = [one for one, _ in shortened]
+    what = _span(share for _, share in shortened)
     which = _which(found)
     return [f"{which}: a round has {what} of the work that is configured, as it takes long here"]
 
@@ -274,10 +274,10 @@ def gate_lines(run: Run) -> List[Row]:
     if not against:
         return []
     verdicts = dict(run.results.verdicts)
-    verdicts.update({nodeid: {"kind": MISSING} for nodeid in missing_cases(run)})
+    verdicts.update({nodeid: Verdict(MISSING) for nodeid in missing_cases(run)})
     by_kind: Dict[str, List[str]] = {}
     for nodeid, verdict in verdicts.items():
-        by_kind.setdefault(verdict["kind"], []).append(nodeid)
+        by_kind.setdefault(verdict.kind, []).append(nodeid)
     counts = ", ".join(f"{len(names)} {kind}" for kind, names in sorted(by_kind.items()))
     text = f"against {against} ({judged_by(run.policy)}): {counts or 'nothing to compare'}"
     lines = [Row(("",)), Row((text,))]
@@ -288,7 +288,7 @@ def gate_lines(run: Run) -> List[Row]:
     for nodeid in by_kind.get(REGRESSED, ()):
         if nodeid in profiles:
             lines.append(Row((f"  {names[nodeid]}: {one_line(profiles[nodeid])}",)))
-    passed = [verdicts[nodeid].get("extra_info") or () for nodeid in by_kind.get(PASS, ())]
+    passed = [verdicts[nodeid].extra_info for nodeid in by_kind.get(PASS, ())]
     if any(passed):
         texts = some_of(list(dict.fromkeys(text for one in passed for text in one)))
         lines.append(Row((f"  {sum(map(bool, passed))} {PASS} with other facts: {texts}",)))
@@ -310,9 +310,9 @@ def gate_lines(run: Run) -> List[Row]:
     return lines
 
 
-def verdict_text(verdict: Dict[str, Any]) -> str:
+def verdict_text(verdict: Verdict) -> str:
     """Return the numbers and reasons of a verdict; '' where it has none."""
-    change, processes = change_text(verdict), verdict.get("processes") or 1
+    change, processes = change_text(verdict), verdict.processes
     if change and processes > 1:
         change += f" in {processes} processes"
     return "; ".join(filter(None, [change, *reasons_of(verdict)]))

@@ -6,13 +6,14 @@ import ctypes
 import os
 import sys
 import warnings
-from typing import Any, Dict
+from typing import Dict
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.devices import IPU_KINDS
 from ipubench.fixtures.machine.code_folders import claim_inductor_folder
 from ipubench.fixtures.machine.loopback import ALLOCATOR
 from ipubench.fixtures.poplar.options import ENGINE_OPTIONS
+from ipubench.plugins.record.structs import Facts, Json
 
 # Numbers of glibc's mallopt parameters, from malloc.h.
 MALLOPT = {"mmap_threshold": -3, "trim_threshold": -1}
@@ -32,7 +33,7 @@ def tune_allocator() -> Dict[str, bool]:
     return {name: mallopt(MALLOPT[name], value) == 1 for name, value in ALLOCATOR.items()}
 
 
-def apply_conditions(kind: str, affinity: str, allocator: str) -> Dict[str, Any]:
+def apply_conditions(kind: str, affinity: str, allocator: str) -> Facts:
     """Tune this process for measuring on a kind of device; return what holds, for the record.
 
     ``affinity`` and ``allocator`` are the options; the device is attached.
@@ -42,7 +43,7 @@ def apply_conditions(kind: str, affinity: str, allocator: str) -> Dict[str, Any]
             claim_inductor_folder()
         except CaseError as error:
             warnings.warn(str(error), stacklevel=2)
-    found: Dict[str, Any] = {"allocator": "system"}
+    found: Dict[str, Json] = {"allocator": "system"}
     if kind in IPU_KINDS:
         # Poplar reads them beside those that a case gives it: they make another program.
         found["poplar_engine_options"] = os.environ.get(ENGINE_OPTIONS)

@@ -33,7 +33,7 @@ import re
 import shlex
 import time
 from pathlib import Path
-from typing import Any, Callable, List, Sequence, Tuple
+from typing import Any, List, Sequence, Tuple
 
 import pytest
 
@@ -44,8 +44,10 @@ from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import FILE, kind_of, numbered, user_path
 from ipubench.plugins.command_line.words import is_worker, measures, spellings, typed_words
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record.files import JsonLinesFile, read_lines
+from ipubench.plugins.record.files import JsonLinesFile
+from ipubench.plugins.record.structs import as_plain
 from ipubench.plugins.run import resume
+from ipubench.plugins.run.lines import BeginLine, OutcomeLine, RunLine, SelectedLine, read_lines
 from ipubench.plugins.run.results import Recording, SessionResults
 from ipubench.plugins.selection.selected import case_of
 
@@ -91,18 +93,17 @@ def _begin_anew(run: Recording, folder: Path) -> None:
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     path = folder / f"run-{stamp}-{os.getpid()}.jsonl"
     # It is known before the file is there, which says nothing without it.
-    first = {
-        "type": "run",
-        "format": FORMAT,
-        "command": command_line(run.config),
-        "started": time.time(),
-        "pid": os.getpid(),
-        "circumstances": resume.circumstances(run),
-    }
+    first = RunLine(
+        format=FORMAT,
+        command=command_line(run.config),
+        started=time.time(),
+        pid=os.getpid(),
+        circumstances=resume.circumstances(run),
+    )
     # In containers that share the folder, processes of one number may start in one second.
     journal = next(journal for journal in map(JsonLinesFile, numbered(path)) if journal.create())
     try:
-        journal.append(first)
+        journal.append(as_plain(first))
     except BaseException:
         journal.path.unlink()
         raise
@@ -113,7 +114,6 @@ def _go_on(
     run: Recording,
     folder: Path,
     items: Sequence[pytest.Item],
-    why_damaged: Callable[[SessionResults, str], str],
 ) -> None:
     """Go on with the latest run of this command line, or begin anew and say why."""
     why = f"nothing to resume in {folder} with this command line"
@@ -128,7 +128,7 @@ def _go_on(
         if is_free:
             lines = read_lines(path)
             run.journal, run.results = journal, SessionResults.of(lines)
-            resume.go_on(run, lines, items, why_damaged)
+            resume.go_on(run, lines, items)
             return
         # An older run is not the one that is meant.
         why = f"nothing to resume, as the run of {path} still goes on"
@@ -143,8 +143,12 @@ def _is_this_run(config: pytest.Config, path: Path) -> bool:
         lines = read_lines(path)
     except OSError:
         return False
-    known = bool(lines) and lines[0]["type"] == "run" and lines[0].get("format") == FORMAT
-    return known and bool(lines[0].get("command") == command_line(config))
+    first = lines[0] if lines else None
+    return (
+        isinstance(first, RunLine)
+        and first.format == FORMAT
+        and first.command == command_line(config)
+    )
 
 
 #: What a run writes into below its results, by names that a repository can foresee.
@@ -168,7 +172,6 @@ def _refuse_links(folder: Path) -> None:
 def start(
     run: Recording,
     items: Sequence[pytest.Item],
-    why_damaged: Callable[[SessionResults, str], str],
 ) -> List[pytest.Item]:
     """Open the run's journal; return the items that a resumed run has already done."""
     config = run.config
@@ -179,7 +182,7 @@ def start(
         folder.mkdir(parents=True, exist_ok=True)
         _refuse_links(folder)
         if options_of(config).resume:
-            _go_on(run, folder, items, why_damaged)
+            _go_on(run, folder, items)
         else:
             _begin_anew(run, folder)
         run.order = [item.nodeid for item in items if case_of(item) is not None]
@@ -201,23 +204,18 @@ def start_late(run: Recording) -> None:
     """Start a run with the first test that turns out to measure."""
     if run.journal is None:
         try:
-            start(run, [], lambda results, nodeid: "")
+            start(run, [])
         except pytest.UsageError as error:
             raise CaseError(str(error)) from None
 
 
-def start_run(
-    run: Recording, items: List[pytest.Item], why_damaged: Callable[[SessionResults, str], str]
-) -> None:
-    """Start the run and leave out what was resumed.
-
-    ``why_damaged`` returns why what an earlier run has of a case cannot be used, or ''.
-    """
+def start_run(run: Recording, items: List[pytest.Item]) -> None:
+    """Start the run and leave out what was resumed."""
     # The run that started an instance records what all of them did. A worker's lines go to the
     # controller, which has started the run.
     if not measures(run.config) or run.journal is not None or not any(map(case_of, items)):
         return
-    done = start(run, items, why_damaged)
+    done = start(run, items)
     if done:
         run.config.hook.pytest_deselected(items=done)
         left_out = set(done)
@@ -233,7 +231,7 @@ def note_selection(run: Recording, items: Sequence[pytest.Item]) -> None:
         return
     left = {item.nodeid for item in items}.union(run.results.resumed)
     run.order = [nodeid for nodeid in run.order if nodeid in left]
-    run.add({"type": "selected", "cases": run.order})
+    run.add(SelectedLine(run.order))
     for nodeid in run.results.resumed:
         pytest_benchmark_adapter.adopt(run.config, run.results.benchmarks[nodeid])
 
@@ -248,7 +246,7 @@ def where_results_go(run: Recording) -> List[str]:
 def begin_case(run: Recording, item: pytest.Item) -> None:
     """Note that a case starts; of a worker's cases its controller does."""
     if run.journal is not None and case_of(item) is not None and not is_worker(item.config):
-        run.add({"type": "begin", "case": item.nodeid})
+        run.add(BeginLine(item.nodeid))
 
 
 def end_case(
@@ -268,14 +266,13 @@ def end_case(
     mendable = isinstance(error, CaseError)
     if mendable:
         report.longrepr = mask_text(str(error))
-    message = {"message": report.longrepr} if mendable else {}
+    message = str(report.longrepr) if mendable else ""
     if run.journal is None or case is None:
         return
     if report.when == "call" or report.outcome != "passed":
-        why = {} if report.outcome == "passed" else {"why": _why(report)}
+        why = "" if report.outcome == "passed" else _why(report)
         for name in names if names and item.nodeid not in run.order else [item.nodeid, *names]:
-            outcome = {"type": "outcome", "case": name, "outcome": report.outcome}
-            run.add({**outcome, **why, **message})
+            run.add(OutcomeLine(name, report.outcome, why, message))
 
 
 def _why(report: pytest.TestReport) -> str:
@@ -295,4 +292,4 @@ def end_selection(run: Recording) -> None:
     # As in a run that nothing interrupted.
     run.results.arrange(run.order)
     if run.order != run.results.selected and not is_worker(run.config):
-        run.add({"type": "selected", "cases": run.order})
+        run.add(SelectedLine(run.order))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List
+from typing import Dict, List
 
 import pytest
 
@@ -11,6 +11,7 @@ from ipubench.fixtures import devices
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.plugins.record import host_process
+from ipubench.plugins.record.structs import Facts, Record
 from ipubench.plugins.run.conditions import apply_conditions
 
 
@@ -21,7 +22,7 @@ class Machine:
     fingerprint: str
     description: str
     leases: List[str]  # what nobody else may hold while it measures
-    conditions: Dict[str, Any]
+    conditions: Facts
     versions: Dict[str, str]
 
     @classmethod
@@ -41,11 +42,11 @@ class Machine:
         leases = list(device.leases())
         return cls(info.fingerprint, info.name, leases, conditions, host_process.versions())
 
-    def changed(self, record: Dict[str, Any]) -> str:
+    def changed(self, record: Record) -> str:
         """Return what was another where a case was measured, on such a device, or ''."""
         for what, before, now in (
-            ("", record["conditions"], self.conditions),
-            ("version of ", record.get("versions", {}), self.versions),
+            ("", record.conditions, self.conditions),
+            ("version of ", record.versions, self.versions),
         ):
             for name, old, new in sorted(host_process.changes(before, now)):
                 return f"{what}{name} changed ({old} -> {new})"

@@ -221,8 +221,8 @@ def _result(results: SessionResults, report: pytest.TestReport) -> Tuple[str, An
         return counted(found, "result") if found else "ran, not measured", {}
     verdict = results.verdicts.get(report.nodeid)
     throughput = shown_throughput(results.whole(report.nodeid), verdict)
-    rate = f"{rate_text(throughput['median'])} {throughput['unit']}"
-    spread = share_text(throughput["spread"])
+    rate = f"{rate_text(throughput.median)} {throughput.unit}"
+    spread = share_text(throughput.spread)
     return f"{rate} ±{spread}" if spread else rate, {}
 
 

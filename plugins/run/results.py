@@ -4,52 +4,58 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Sequence, Set
+from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Sequence, Set, Union
 
 import pytest
+from msgspec.structs import replace
 
-from ipubench.fixtures.case.untrusted import has_fields
 from ipubench.fixtures.machine.processor import allowed_cpus
 from ipubench.plugins.record.files import JsonLinesFile, storable
 from ipubench.plugins.record.record import with_processes
+from ipubench.plugins.record.structs import Benchmark, Facts, Profile, as_plain
+from ipubench.plugins.record.verdict import Verdict
+from ipubench.plugins.run.lines import (
+    BeginLine,
+    CaseLine,
+    Damaged,
+    EndLine,
+    ExtraLine,
+    FreshLine,
+    JournalLine,
+    OutcomeLine,
+    PairLine,
+    ProfileLine,
+    ResumeLine,
+    SelectedLine,
+    VerdictLine,
+    line_of,
+)
 from ipubench.plugins.run.machine import Machine
 from ipubench.plugins.selection.selected import Selection
-
-#: Type of a journal's line -> the parts that it is read for.
-PARTS: Dict[str, Dict[str, Any]] = {
-    "case": {"benchmark.fullname": str},
-    "fresh": {"benchmark.fullname": str},
-    "pair": {"case": str, "here": dict, "there": dict},
-    # A damaged verdict stays, for the check of whoever relies on it: without one a case is new.
-    "verdict": {"case": str, "verdict": (object, bool)},
-    "extra": {"case": str, "extra_info": dict},
-    "begin": {"case": str},
-    "outcome": {"case": str, "outcome": str},
-    "profile": {"case": str, "profile": dict},
-    "selected": {"cases": list},
-    "resume": {"kept": list},
-}
 
 
 @dataclass
 class SessionResults:
     """What this run has measured, by node id, in order."""
 
-    benchmarks: Dict[str, Dict[str, Any]] = field(default_factory=dict)
+    benchmarks: Dict[str, Benchmark] = field(default_factory=dict)
     #: The same cases measured again, each benchmark by a fresh process.
-    fresh: Dict[str, List[Dict[str, Any]]] = field(default_factory=dict)
-    #: Their pairs: each a benchmark ``here`` and one ``there``, in another environment or revision,
-    #: and the ``rounds`` of both where they took turns (plugins/gate/adjacent.py).
-    pairs: Dict[str, List[Dict[str, Any]]] = field(default_factory=dict)
-    verdicts: Dict[str, Dict[str, Any]] = field(default_factory=dict)
+    fresh: Dict[str, List[Benchmark]] = field(default_factory=dict)
+    #: Their pairs, each measured here and in another environment or revision.
+    pairs: Dict[str, List[PairLine]] = field(default_factory=dict)
+    verdicts: Dict[str, Verdict] = field(default_factory=dict)
     outcomes: Dict[str, str] = field(default_factory=dict)
     #: Why a case did not pass, in one line.
     reasons: Dict[str, str] = field(default_factory=dict)
+    #: What a user can mend, as a whole message.
+    messages: Dict[str, str] = field(default_factory=dict)
     #: Where the time of a regressed case went, here and there.
-    profiles: Dict[str, Dict[str, Any]] = field(default_factory=dict)
+    profiles: Dict[str, Profile] = field(default_factory=dict)
+    #: Why a line of a case cannot be used.
+    damaged: Dict[str, str] = field(default_factory=dict)
     #: What the run was about, and how it ended; empty where a journal does not say so.
     selected: List[str] = field(default_factory=list)
-    end: Dict[str, Any] = field(default_factory=dict)
+    end: EndLine = field(default_factory=EndLine)
     #: Cases that have begun and not ended, in a run that has not ended either; and those that did
     #: so before the run was resumed.
     running: Dict[str, None] = field(default_factory=dict)
@@ -57,84 +63,79 @@ class SessionResults:
     resumed: List[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, lines: Iterable[Dict[str, Any]]) -> SessionResults:
+    def of(cls, lines: Iterable[Union[JournalLine, Damaged]]) -> SessionResults:
         """Return what the lines of a journal say together."""
         found = cls()
         for line in lines:
             found.take(line)
         return found
 
-    def take(self, line: Dict[str, Any]) -> None:
-        """Add what one journal line says; one whose parts are missing or others says nothing."""
-        kinds = PARTS.get(line["type"], {})
-        if not has_fields(line, kinds):
-            return
-        names = [name for part in ("cases", "kept") if part in kinds for name in line[part]]
-        if all(isinstance(name, str) for name in names):
-            self._take(line)
-
-    def _take(self, line: Dict[str, Any]) -> None:
-        if line["type"] == "case":
-            nodeid = line["benchmark"]["fullname"]
-            self.forget([nodeid])
-            self.benchmarks[nodeid] = line["benchmark"]
-        elif line["type"] == "fresh":
-            self.fresh.setdefault(line["benchmark"]["fullname"], []).append(line["benchmark"])
-        elif line["type"] == "pair":
-            pair = {"here": line["here"], "there": line["there"], "rounds": line.get("rounds")}
-            self.pairs.setdefault(line["case"], []).append(pair)
-        elif line["type"] == "verdict":
-            self.verdicts[line["case"]] = line["verdict"]
-        elif line["type"] == "extra":
-            if line["case"] in self.benchmarks:
-                benchmark = self.benchmarks[line["case"]]
-                extra = {**benchmark["extra_info"], **line["extra_info"]}
-                self.benchmarks[line["case"]] = {**benchmark, "extra_info": extra}
-        elif line["type"] == "begin":
-            self.running[line["case"]] = None
-        elif line["type"] == "outcome":
-            self.running.pop(line["case"], None)
-            self.outcomes[line["case"]] = line["outcome"]
-            if isinstance(line.get("why"), str):
-                self.reasons[line["case"]] = line["why"]
-        elif line["type"] == "profile":
-            self.profiles[line["case"]] = line["profile"]
-        elif line["type"] == "selected":
-            self.selected = list(line["cases"])
-        elif line["type"] == "end":
-            self.end = dict(line)
+    def take(self, line: Union[JournalLine, Damaged]) -> None:
+        """Add what one journal line says."""
+        if isinstance(line, Damaged):
+            self.damaged[line.case] = line.why
+        elif isinstance(line, FreshLine):
+            self.fresh.setdefault(line.case, []).append(line.benchmark)
+        elif isinstance(line, CaseLine):
+            self.forget([line.case])
+            self.benchmarks[line.case] = line.benchmark
+        elif isinstance(line, PairLine):
+            self.pairs.setdefault(line.case, []).append(line)
+        elif isinstance(line, VerdictLine):
+            self.verdicts[line.case] = line.verdict
+        elif isinstance(line, ExtraLine):
+            self._note(line.case, line.extra_info)
+        elif isinstance(line, BeginLine):
+            self.running[line.case] = None
+        elif isinstance(line, OutcomeLine):
+            self.running.pop(line.case, None)
+            self.outcomes[line.case] = line.outcome
+            if line.why:
+                self.reasons[line.case] = line.why
+            if line.message:
+                self.messages[line.case] = line.message
+        elif isinstance(line, ProfileLine):
+            self.profiles[line.case] = line.profile
+        elif isinstance(line, SelectedLine):
+            self.selected = list(line.cases)
+        elif isinstance(line, EndLine):
+            self.end = line
             self.running = {}
-        elif line["type"] == "resume":
-            self.end = {}
-            self.resume(line["kept"])
+        elif isinstance(line, ResumeLine):
+            self.end = EndLine()
+            self.resume(line.kept)
 
-    def resume(self, nodeids: List[str]) -> None:
+    def _note(self, nodeid: str, facts: Facts) -> None:
+        """Add what a test has noted after its measurement."""
+        if nodeid in self.benchmarks:
+            benchmark = self.benchmarks[nodeid]
+            extra = benchmark.extra_info
+            extra = replace(extra, others={**extra.others, **facts})
+            self.benchmarks[nodeid] = replace(benchmark, extra_info=extra)
+
+    def resume(self, nodeids: Sequence[str]) -> None:
         """Forget all cases but these, as the run goes on after its end."""
         self.suspects += self.running
         self.running = {}
         known = {nodeid for part in self._parts() for nodeid in part}
         self.forget(list(known.difference(nodeids)))
 
-    def forget(self, nodeids: List[str]) -> None:
+    def forget(self, nodeids: Sequence[str]) -> None:
         """Forget these cases: they are measured anew."""
         for part in self._parts():
             for nodeid in nodeids:
                 part.pop(nodeid, None)
 
-    def only(self, nodeid: str) -> SessionResults:
-        """Return what is known of one case alone."""
-        found = SessionResults()
-        for ours, its in zip(self._parts(), found._parts()):
-            if nodeid in ours:
-                its[nodeid] = ours[nodeid]
-        return found
+    def kind(self, nodeid: str) -> str:
+        """Return the kind of a case's verdict; '' where it has none."""
+        return self.verdicts[nodeid].kind if nodeid in self.verdicts else ""
 
     @property
     def worth_a_report(self) -> bool:
         """Whether a report has anything to say: a case was measured, or failed."""
         return bool(self.benchmarks) or "failed" in self.outcomes.values()
 
-    def whole(self, nodeid: str) -> Dict[str, Any]:
+    def whole(self, nodeid: str) -> Benchmark:
         """Return the benchmark of a case with all the processes that measured it."""
         return with_processes(self.benchmarks[nodeid], self.fresh.get(nodeid, ()))
 
@@ -147,8 +148,17 @@ class SessionResults:
             part.update(entries)
 
     def _parts(self) -> List[Dict[str, Any]]:
-        parts: List[Dict[str, Any]] = [self.benchmarks, self.fresh, self.pairs]
-        return [*parts, self.verdicts, self.outcomes, self.reasons, self.profiles]
+        return [
+            self.benchmarks,
+            self.fresh,
+            self.pairs,
+            self.verdicts,
+            self.outcomes,
+            self.reasons,
+            self.messages,
+            self.profiles,
+            self.damaged,
+        ]
 
 
 @dataclass
@@ -198,24 +208,30 @@ class Recording:
         """Where all results are, as the end of a message; '' where the journal has not all."""
         return "" if self.broken else f"; the results are in {self.path}"
 
-    def add(self, line: Dict[str, Any]) -> None:
+    def add(self, line: JournalLine) -> None:
         """Put one line into the results and on disk; a disk that fails is reported once.
 
         A full disk may have room for an outcome when it had none for a verdict, or a fresh process,
         before it. With it a resumed run would take the case for done, without them.
         """
         assert self.journal is not None
-        line = storable(line)
-        self.results.take(line)
-        if line["type"] == "case" and line["benchmark"]["fullname"] not in self.order:
-            self.order.append(line["benchmark"]["fullname"])
-        if line["type"] == "outcome" and line["case"] in self.partial:
+        plain = storable(as_plain(line))
+        taken = line_of(plain)
+        case = getattr(line, "case", "")
+        if taken is not None:
+            self.results.take(taken)
+        if (
+            isinstance(line, CaseLine)
+            and not isinstance(line, FreshLine)
+            and case not in self.order
+        ):
+            self.order.append(case)
+        if isinstance(line, OutcomeLine) and case in self.partial:
             return
         try:
-            self.journal.append(line)
+            self.journal.append(plain)
         except OSError as error:
-            measured = line.get("benchmark", {}).get("fullname")
-            self.partial.add(line.get("case", measured))
+            self.partial.add(case)
             if not self.broken:
                 self.broken = True
                 self.closing.append(

@@ -6,17 +6,18 @@ import functools
 import hashlib
 import os
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Dict, List, Mapping, Optional, Sequence, Union
 
 import pytest
 
 from ipubench.fixtures.case.cases import config_hash
 from ipubench.fixtures.case.errors import counted
-from ipubench.fixtures.case.untrusted import has_fields, read_bytes
-from ipubench.plugins.record import host_process, pytest_benchmark_adapter
-from ipubench.plugins.record.record import record_of
+from ipubench.fixtures.case.untrusted import read_bytes
+from ipubench.plugins.record import host_process
+from ipubench.plugins.record.structs import Benchmark, as_plain
+from ipubench.plugins.run.lines import Damaged, JournalLine, ResumeLine, RunLine
 from ipubench.plugins.run.machine import Machine
-from ipubench.plugins.run.results import Recording, SessionResults
+from ipubench.plugins.run.results import Recording
 from ipubench.plugins.selection.selected import case_of
 
 GIT = "git"
@@ -37,44 +38,38 @@ def circumstances(run: Recording) -> Dict[str, Optional[str]]:
     return {GIT: host_process.git_revision(run.config.rootpath), **run.depends}
 
 
-def other_files(run: Recording, before: Dict[str, Any]) -> List[str]:
+def other_files(run: Recording, before: Mapping[str, Optional[str]]) -> List[str]:
     """Return the names of what verdicts depend on that was another ``before``."""
     now = circumstances(run)
     return [name for name in sorted({*before, *now} - {GIT}) if before.get(name) != now.get(name)]
 
 
-def why_elsewhere(machines: Sequence[Machine], benchmark: Dict[str, Any]) -> str:
+def why_elsewhere(machines: Sequence[Machine], benchmark: Benchmark) -> str:
     """Return why a finished case is to be measured anew on these machines, or ''."""
-    record = record_of(benchmark)
-    fingerprint = record["device"]["fingerprint"]
-    found = [one.changed(record) for one in machines if one.fingerprint == fingerprint]
+    fingerprint = benchmark.record.device.fingerprint
+    found = [one.changed(benchmark.record) for one in machines if one.fingerprint == fingerprint]
     return min(found, default="this is another device")
 
 
-def same_case(device: str, item: pytest.Item, benchmark: Dict[str, Any]) -> bool:
+def same_case(device: str, item: pytest.Item, benchmark: Benchmark) -> bool:
     """Tell whether a stored result is that of the case as it is now, on this kind of device."""
-    case, record = case_of(item), record_of(benchmark)
+    case, record = case_of(item), benchmark.record
     return (
         case is not None
-        and record["config_hash"] == config_hash(case.config, case.overrides)
-        and record["device"]["kind"] == device
+        and record.config_hash == config_hash(case.config, case.overrides)
+        and record.device.kind == device
     )
 
 
 def go_on(
     run: Recording,
-    lines: List[Dict[str, Any]],
+    lines: Sequence[Union[JournalLine, Damaged]],
     items: Sequence[pytest.Item],
-    why_damaged: Callable[[SessionResults, str], str],
 ) -> None:
-    """Keep what still holds of an earlier run, say what does not, and go on in its journal.
-
-    ``why_damaged`` returns why what the journal has of a case cannot be used, or ''.
-    """
+    """Keep what still holds of an earlier run, say what does not, and go on in its journal."""
     results, device = run.results, run.selection.device
-    before = [line for line in lines if line["type"] in ("run", "resume")][-1]
-
-    before = before["circumstances"] if has_fields(before, {"circumstances": dict}) else {}
+    begun = [line for line in lines if isinstance(line, (RunLine, ResumeLine))]
+    before = begun[-1].circumstances
     files = other_files(run, before)
 
     @functools.lru_cache(maxsize=None)
@@ -85,11 +80,10 @@ def go_on(
     def why_anew(item: pytest.Item) -> str:
         """Return why a case that has passed is to be measured anew, or ''."""
         benchmark = results.benchmarks.get(item.nodeid)
-        if benchmark is None:  # its line may be damaged, or it measures nothing
-            return "the journal has no result of them"
-        whole = pytest_benchmark_adapter.can_adopt(benchmark)
-        if not whole or why_damaged(results, item.nodeid):
+        if item.nodeid in results.damaged:
             return "their results in the journal are damaged"
+        if benchmark is None:  # it measures nothing
+            return "the journal has no result of them"
         if not same_case(device, item, benchmark):
             return "its configuration changed"
         if files:
@@ -111,11 +105,5 @@ def go_on(
         run.note += f"; the project's revision changed ({before.get(GIT)} -> {git})"
     assert run.journal is not None
     run.journal.drop_half_line()
-    run.journal.append(
-        {
-            "type": "resume",
-            "pid": os.getpid(),
-            "circumstances": circumstances(run),
-            "kept": results.resumed,
-        }
-    )
+    line = ResumeLine(results.resumed, os.getpid(), circumstances(run))
+    run.journal.append(as_plain(line))

@@ -16,6 +16,7 @@ import pytest
 from ipubench.fixtures.case.errors import counted, some_of
 from ipubench.fixtures.command_line import change_options, options_of
 from ipubench.plugins.record.text import duration_text, name_of_test
+from ipubench.plugins.run.lines import SelectedLine
 from ipubench.plugins.run.results import Recording
 from ipubench.plugins.run.time_spent import seconds_of_start
 from ipubench.plugins.selection.selected import case_of
@@ -123,7 +124,7 @@ def name_skipped(limit: Optional[TimeLimit], run: Recording) -> None:
     """
     if limit is not None and limit.skipped and run.journal is not None:
         run.order = [nodeid for nodeid in run.order if nodeid not in limit.skipped]
-        run.add({"type": "selected", "cases": run.order})
+        run.add(SelectedLine(run.order))
         what = counted(len(limit.skipped), "case was", "cases were")
         names = some_of(list(map(name_of_test, limit.skipped)))
         run.closing.append(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 WEB = Path(__file__).parent
 
 
-def render(name: str, values: Mapping[str, Any]) -> str:
+def render(name: str, values: Mapping[str, object]) -> str:
     """Return a template with its values, each escaped unless a template says otherwise.
 
     Raises jinja2.UndefinedError for a value that the template needs and was not given.

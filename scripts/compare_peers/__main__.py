@@ -1,14 +1,14 @@
-"""Compare every family of host cases with what people run instead.
+"""Compare the host cases with the programs that people would otherwise run.
 
     python -m scripts.compare_peers
     python -m scripts.compare_peers --families=torch,training --cases=resnet50 --level=native
     python -m scripts.compare_peers --families=torch --cases=all --seconds=20s > peers.md
     python -m scripts.compare_peers --device=cuda
 
-Each family runs in a process of its own at each level: on this machine as it is, and as on a CPU
-that has AVX2 only; or on a GPU. What cannot run says why in its row. A case takes its seconds, or
-six rounds of its slowest program, and what its programs take to be compiled, first of all
-torch.compile and XLA.
+Each group of cases runs in a separate process at each level: on this machine as it is, and as on a
+CPU that has only AVX2; or on a GPU. If a program cannot run, its row has the reason. A case takes
+--seconds, or six rounds of its slowest program if that is longer, plus compile time, which
+torch.compile and XLA dominate.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WORKER = [sys.executable, "-m", "scripts.compare_peers.worker"]
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Measure and print the tables in Markdown."""
+    """Measure, and print the tables in Markdown."""
     parser = _parser()
     options = parser.parse_args(arguments)
     families = _families(parser, options.families, options.device)
@@ -92,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=duration, default=4.0, help="of rounds for each case: 4s")
     parser.add_argument("--precision", choices=PRECISIONS, default="16.16")
     parser.add_argument(
-        "--own", action="store_true", help="the suite's other engines and forms beside the peers"
+        "--own", action="store_true", help="the suite's other engines and forms, too"
     )
     return parser
 
@@ -104,7 +104,7 @@ def _words(text: str) -> List[str]:
 def _families(
     parser: argparse.ArgumentParser, given: Optional[List[str]], device: str
 ) -> List[str]:
-    """Return the families to measure; one that is unknown, or runs elsewhere, ends the command."""
+    """Return the groups to measure. Exits if one is unknown or runs on another device."""
     if given is None:
         return [name for name in USUAL if device in FAMILIES[name].devices]
     for family in given:
@@ -118,7 +118,7 @@ def _families(
 def _cases(
     parser: argparse.ArgumentParser, families: List[str], parts: List[str], device: str
 ) -> Dict[str, List[str]]:
-    """Return the cases to measure by family; a word that names nothing ends the command."""
+    """Return the cases to measure by group. Exits if a name matches no case."""
     names = {family: FAMILIES[family].names_on(device) for family in families}
     for part in parts:
         if part != "all" and not any(part in name for found in names.values() for name in found):
@@ -131,7 +131,7 @@ def _cases(
 
 
 def section(job: Job) -> tables.Section:
-    """Measure one family at one level; its progress is told on the standard error."""
+    """Measure one group at one level; progress goes to standard error."""
     family, topology = FAMILIES[job.family], levels.topology_at(job.level)
     reason = levels.missing(job.level, levels.topology_at(levels.NATIVE))
     if reason:
@@ -140,15 +140,15 @@ def section(job: Job) -> tables.Section:
         rows = []
         for row in measured(job):
             rows.append(row)
-            told = row.reason or tables.ratio_text(row.ratio or 0)
-            print(f"{job.family}, {job.level}: {row.case} {row.peer} {told}", file=sys.stderr)
+            result = row.reason or tables.ratio_text(row.ratio or 0)
+            print(f"{job.family}, {job.level}: {row.case} {row.peer} {result}", file=sys.stderr)
     gpu = next((row.machine for row in rows if row.machine), "")
     machine = gpu or f"{job.level}, {levels.describe(topology)}"
     return tables.Section(family.title, machine, family.unit, rows)
 
 
 def measured(job: Job, command: Sequence[str] = WORKER) -> Iterator[Row]:
-    """Yield the rows of a worker; the last one says so if the worker did not end well."""
+    """Yield the rows of a worker, and a last row with the error if the worker failed."""
     with tempfile.TemporaryFile() as errors:
         worker = subprocess.Popen(
             [*command, json.dumps(dataclasses.asdict(job))],
@@ -173,11 +173,11 @@ def measured(job: Job, command: Sequence[str] = WORKER) -> Iterator[Row]:
 
 
 def _ended(code: int, last: str, text: str) -> str:
-    """Return how a worker ended: in words, and with its own last line where it has one."""
+    """Return how a worker ended, with its last line of output if there is one."""
     how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     after = f" after {last}" if last else ""
-    said = text.strip().splitlines()[-1:]
-    return f"the process ended with {how}{after}" + (f": {said[0]}" if said else "")
+    lines = text.strip().splitlines()[-1:]
+    return f"the process ended with {how}{after}" + (f": {lines[0]}" if lines else "")
 
 
 if __name__ == "__main__":

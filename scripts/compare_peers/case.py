@@ -1,4 +1,4 @@
-"""What a comparison is made of: programs, cases, families of cases, and the rows that they give."""
+"""The types of a comparison: programs, cases, groups of cases, and result rows."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.runtimes.shared import compute_dtype
 from scripts.compare_peers import levels
 
-#: Runs so many batches and returns when all are done.
+#: Runs a number of batches and returns when they are done.
 Program = Callable[[int], object]
 PRECISIONS = ("16.16", "16.32", "32.32")
 
 
 class NotMeasured(Exception):
-    """A program that cannot run, or cannot be compared; the message says why."""
+    """Raised if a program cannot run or cannot be compared; the message has the reason."""
 
 
 def repeated(run: Callable[[], object]) -> Program:
-    """Return a program of which ``run`` is one batch."""
+    """Return a program whose batch is one call of ``run``."""
 
     def program(batches: int) -> None:
         for _ in range(batches):
@@ -31,16 +31,16 @@ def repeated(run: Callable[[], object]) -> Program:
 
 @dataclass(frozen=True)
 class Conditions:
-    """What every case of a process is measured under."""
+    """The settings that all cases of a process share."""
 
     device: Device
     precision: str  # one of PRECISIONS
-    level: str  # see levels.py
-    own: bool = False  # the suite's other engines and forms stand beside the peers
+    level: str  # a key of levels.py
+    own: bool = False  # also measure the suite's other engines and forms
 
     @property
     def dtype(self) -> str:
-        """The type of the operations, as ``precision`` means it here."""
+        """The data type of the operations at ``precision``."""
         return compute_dtype(self.device, self.precision)
 
     @property
@@ -49,30 +49,30 @@ class Conditions:
         return self.device.kind == "cuda"
 
     def require_onnxruntime_level(self) -> None:
-        """Raise NotMeasured where ONNX Runtime would use other instructions than its peers."""
+        """Raise NotMeasured if ONNX Runtime would use other instructions than its peers."""
         if self.level != levels.NATIVE:
             raise NotMeasured("no variable limits the instructions of ONNX Runtime")
 
 
 @dataclass(frozen=True)
 class Case:
-    """One case and its peers; each is built when it is asked for, and may raise NotMeasured."""
+    """One case and its peers. Each is built on request and may raise NotMeasured."""
 
     items: float  # of a batch
     dtype: str
     ours: Callable[[], Program]
     peers: Mapping[str, Callable[[], Program]]
     close: Callable[[], object] = lambda: None
-    call_seconds: float = 0.1  # a timed call lasts so long where a batch is shorter
+    call_seconds: float = 0.1  # shortest timed call; it repeats shorter batches
 
 
 class Family(ABC):
-    """Cases of one kind, which one process measures one after the other."""
+    """Cases of one kind, which one process measures one after another."""
 
     title: str
-    unit: str  # of the rates: items per second
-    usual: Sequence[str]  # the cases that run unless others are asked for
-    devices: Sequence[str] = ("cpu",)  # where its programs run
+    unit: str  # of the rates, per second
+    usual: Sequence[str]  # the default cases
+    devices: Sequence[str] = ("cpu",)  # the devices that its programs run on
 
     def __init__(self, conditions: Conditions) -> None:
         self.conditions = conditions
@@ -84,15 +84,15 @@ class Family(ABC):
 
     @classmethod
     def names_on(cls, device: str) -> List[str]:
-        """Return the names of the cases of a kind of device."""
+        """Return the names of the cases that run on a device."""
         return cls.names()
 
     @abstractmethod
     def open(self, name: str) -> Case:
-        """Return a case, nothing of which is built yet."""
+        """Return a case. Nothing is built yet."""
 
     def close(self) -> None:
-        """Give back what all cases shared."""
+        """Release what all cases share."""
 
 
 @dataclass(frozen=True)
@@ -104,18 +104,18 @@ class Row:
     case: str = ""
     peer: str = ""
     dtype: str = ""
-    reason: str = ""  # why there are no numbers
+    reason: str = ""  # why there is no result
     ours: Optional[float] = None  # items per second
     theirs: Optional[float] = None
-    machine: str = ""  # the GPU that measured; '' is the host
-    ratio: Optional[float] = None  # of our rate over theirs, the median of paired rounds
+    machine: str = ""  # the measured GPU; '' for the host
+    ratio: Optional[float] = None  # our rate / theirs, the median of paired rounds
     low: Optional[float] = None  # its 95 % interval
     high: Optional[float] = None
     rounds: int = 0
 
 
 def named(names: Sequence[str], parts: Sequence[str], usual: Sequence[str]) -> List[str]:
-    """Return the names that contain one of the parts; the usual ones without parts."""
+    """Return the names that contain one of the parts, or the usual ones if there are no parts."""
     if not parts:
         return [name for name in names if name in usual]
     return [name for name in names if parts == ["all"] or any(part in name for part in parts)]

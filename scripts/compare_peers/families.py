@@ -1,4 +1,4 @@
-"""The families by the names that ``--families`` takes, in the order in which they run."""
+"""The groups of cases by their ``--families`` name, in running order."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ FAMILIES: Dict[str, Type[Family]] = {
     "popart": PopartGraphs,
     "serving": Serving,
 }
-#: A server must start and clients with it: only where it is asked for.
+#: Runs only on request: it starts a server and its clients.
 USUAL = tuple(name for name in FAMILIES if name != "serving")

@@ -1,7 +1,7 @@
-"""The instruction sets that a comparison runs on: the machine's own, and AVX2, which it imitates.
+"""The instruction sets to compare on: the machine's own, and AVX2, which frameworks imitate.
 
-Frameworks read the variables that limit them when they are imported, so a level is an environment
-that a process starts with.
+Frameworks read the variables that limit them at import, so a level is the environment of a new
+process.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ipubench.fixtures.machine.files import IMPORT_ROOT
 from ipubench.fixtures.machine.processor import ISA_FLAGS, Topology, read_topology
 
 NATIVE, AVX2 = "native", "avx2"
-#: What ``--level`` takes, and the levels that each value stands for.
+#: The levels that each value of ``--level`` stands for.
 CHOICES = {NATIVE: (NATIVE,), AVX2: (AVX2,), "both": (NATIVE, AVX2)}
-# Where the project keeps the variables, for its tests too.
+# The project's tests use the same variables.
 MAKEFILE = IMPORT_ROOT / "Makefile"
 
 
 def avx2_variables(makefile: Path = MAKEFILE) -> Dict[str, str]:
-    """Return the variables that make frameworks compute as on an AVX2 CPU, and their values."""
+    """Return the variables that limit frameworks to AVX2, with their values."""
     text = makefile.read_text(encoding="utf-8").replace("\\\n", " ")
     found = re.search(r"^AS_AVX2 := (.*)$", text, re.MULTILINE)
     if found is None:
@@ -33,12 +33,12 @@ def avx2_variables(makefile: Path = MAKEFILE) -> Dict[str, str]:
 
 
 def environment_of(level: str, environ: Mapping[str, str] = os.environ) -> Dict[str, str]:
-    """Return the environment of a process that computes at a level."""
+    """Return the environment of a process at a level."""
     return {**environ, **(avx2_variables() if level == AVX2 else {})}
 
 
 def missing(level: str, topology: Topology) -> str:
-    """Return why a machine cannot be measured at a level, or nothing where it can be."""
+    """Return why a machine cannot run at a level; "" if it can."""
     if level == NATIVE:
         return ""
     if "avx2" not in topology.flags:
@@ -49,7 +49,7 @@ def missing(level: str, topology: Topology) -> str:
 
 
 def describe(topology: Topology) -> str:
-    """Return a processor in words: its model, its best instruction set, its threads."""
+    """Describe a processor: its model, best instruction set and number of threads."""
     best = topology.flags[-1] if topology.flags else f"below {ISA_FLAGS[0]}"
     return f"{topology.model}, {best}, {len(topology.cores)} threads"
 

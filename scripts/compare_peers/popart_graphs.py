@@ -5,7 +5,7 @@ Ours is the step that the benchmark times, in the engine of ``engine=auto``. The
 - torch module: torch.nn.LSTM or torch.nn.Conv2d with the loss and torch.optim.SGD, in a loop;
 - channels last: the same convolution with its images and filters in that layout;
 - CUDA graph: on a GPU, the first, the convolution channels last, each batch one CUDA graph;
-- ONNX Runtime: the same graph there, in float32, where it is not what ours runs; it cannot train.
+- ONNX Runtime: the same graph in float32, if ours runs on another engine; it cannot train.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ipubench.fixtures.runtimes.onnx.host import OnnxHost, OnnxStep
 from scripts.compare_peers.case import Case, Conditions, Family, Program
 from scripts.steps import DATA
 
-BATCHES = 4  # inputs that take turns, in every program
+BATCHES = 4  # input batches, which every program alternates
 RUNTIME = "onnxruntime"
 CONFIGS: List[Any] = [
     PopartLstm(),
@@ -98,9 +98,9 @@ class PopartGraphs(Family):
 def module_program(
     config: Any, dtype_name: str, device: str, channels_last: bool, graphs: bool = False
 ) -> Program:
-    """Return the program that a user of PyTorch writes for the same computation.
+    """Return the PyTorch program that a user would write for the same computation.
 
-    ``graphs``: of CUDA, each of them a batch.
+    ``graphs``: run each batch as one CUDA graph.
     """
     import torch
 
@@ -163,8 +163,8 @@ def _lstm_module(config: PopartLstm) -> Tuple[Any, Tuple[int, ...], Tuple[int, .
 
     module = torch.nn.LSTM(config.hidden_size, config.hidden_size, bias=False)
     for weight in module.parameters():
-        # As the kernel's: gates that are shut leave numbers too small to be normal, which cost
-        # a float32 product up to three times its time.
+        # The kernel has the same gates: closed gates leave subnormal numbers, which make a float32
+        # product up to three times slower.
         torch.nn.init.normal_(weight)
     shape = (config.timesteps, config.batch_size, config.hidden_size)
     return module, shape, shape[:2]

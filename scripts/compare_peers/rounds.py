@@ -1,7 +1,7 @@
-"""Interleaved rounds, and the ratio of two programs with its interval.
+"""Interleaved rounds, and the ratio of two programs with its confidence interval.
 
-Each program runs once a round, each in turn the first, so that a disturbance of the machine meets
-all alike. A ratio is the median over rounds of the ratio within a round.
+Each program runs once per round, and the first one changes from round to round, so a disturbance of
+the machine affects all alike. A ratio is the median over rounds of the ratio within a round.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from ipubench.plugins.measure.disturbance import Disturbance
 from ipubench.plugins.record.statistics import median_interval
 from scripts.compare_peers.case import Program
 
-#: Below, no pair of rounds encloses the median with 95 % confidence.
+#: With fewer rounds, no pair encloses the median with 95 % confidence.
 LEAST_ROUNDS = 6
 WARM_UP = 3
-# Programs have run once and compiled themselves by now: after a call this long no other is needed.
+# By now each program has run once and compiled. After a call this long no other warm-up is needed.
 LONG_SECONDS = 0.5
 Clock = Callable[[], float]
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times as fast the first of two programs is."""
+    """How many times as fast as the second program the first one is."""
 
     median: float
     low: float  # of the median's 95 % interval
@@ -34,10 +34,10 @@ class Ratio:
 
 
 def paired_ratio(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
-    """Return our rate over theirs from the seconds of paired rounds.
+    """Return our rate / theirs from the seconds of paired rounds.
 
-    The interval is that of order statistics, which knows no distribution. Raises ValueError below
-    LEAST_ROUNDS rounds, or where rounds have no partner.
+    The interval comes from order statistics and assumes no distribution. Raises ValueError if there
+    are fewer than LEAST_ROUNDS rounds or if the rounds are not paired.
     """
     if len(ours) != len(theirs) or len(ours) < LEAST_ROUNDS:
         raise ValueError(
@@ -53,11 +53,11 @@ def alternate(
     call_seconds: float,
     clock: Clock = time.perf_counter,
 ) -> Dict[str, List[float]]:
-    """Return the seconds per batch of every round by program; each program has run once.
+    """Return each program's seconds per batch in every round. Each program has run once.
 
-    A timed call takes as many batches as last ``call_seconds``, or as let LEAST_ROUNDS rounds fit
-    into ``seconds``, one at least. Rounds go on for ``seconds``, and until there are LEAST_ROUNDS.
-    Disturbed rounds are left out where enough others remain.
+    A timed call runs as many batches as fit into ``call_seconds``, or fewer if LEAST_ROUNDS rounds
+    must fit into ``seconds``, but at least one. Rounds run for ``seconds`` and until there are
+    LEAST_ROUNDS. Disturbed rounds are left out if enough others remain.
     """
     call_seconds = min(call_seconds, seconds / (LEAST_ROUNDS * len(programs)))
     calls = {name: _Call.warmed(program, call_seconds, clock) for name, program in programs.items()}
@@ -82,14 +82,14 @@ def alternate(
 
 @dataclass(frozen=True)
 class _Call:
-    """A program, and how many batches are timed at once."""
+    """A program and the number of batches of a timed call."""
 
     program: Program
     batches: int
 
     @classmethod
     def warmed(cls, program: Program, call_seconds: float, clock: Clock) -> _Call:
-        """Run the program until its batches cost what they will, and find their number."""
+        """Run the program until its time is stable, and choose the number of batches."""
         spent = []
         for _ in range(WARM_UP):
             start = clock()
@@ -102,8 +102,8 @@ class _Call:
     def timed(self, clock: Clock) -> float:
         """Return the seconds of a batch."""
         if self.batches > 1:
-            # The first batch after another program finds its data out of the caches. A long one
-            # does not notice.
+            # After another program the data of the first batch is not in the caches. For a long
+            # batch that does not matter.
             self.program(1)
         start = clock()
         self.program(self.batches)

@@ -1,8 +1,8 @@
-"""The serving benchmark against an independent client of the same server.
+"""The serving benchmark compared with an independent client of the same server.
 
-The other client is a loop of its own on the plain gRPC stub: threads instead of processes, no code
-of fixtures/servers/clients.py. Both send the same number of requests at the same concurrency to one
-server, one image a request.
+The other client is a loop on the plain gRPC stub. It uses threads instead of processes and no code
+of fixtures/servers/clients.py. Both send the same number of one-image requests at the same
+concurrency to one server.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WAYS = ("sync", "async")
 
 
 class Serving(Family):
-    """Every host configuration of the server's networks, by how clients ask."""
+    """Every host configuration of the server's networks, with each kind of client."""
 
     title = "Serving"
     unit = "images/s"
@@ -56,7 +56,7 @@ class Serving(Family):
 
 
 class _Opened:
-    """One case: a batch is a round of requests."""
+    """One case; a batch is a round of requests."""
 
     def __init__(self, runtime: TritonRuntime, config: TritonClassifier) -> None:
         self._runtime = runtime
@@ -66,7 +66,7 @@ class _Opened:
         self._others: List[Other] = []
 
     def ours(self) -> Program:
-        """Return the benchmark's own clients; the server has the network by now."""
+        """Return the benchmark's own clients; the server has already loaded the network."""
         self._step.build()
         self._step.compile()
         return repeated(self._step)
@@ -78,14 +78,14 @@ class _Opened:
         return repeated(self._others[-1])
 
     def close(self) -> None:
-        """Let the server forget the case."""
+        """Unload the case from the server."""
         for other in self._others:
             other.close()
         self._step.close()
 
 
 class Other:
-    """The independent client: one thread and one channel for each client of the case."""
+    """The independent client, with one thread and one channel for each client of the case."""
 
     def __init__(self, address: str, config: TritonClassifier, images: Any) -> None:
         import grpc
@@ -93,7 +93,7 @@ class Other:
 
         self._each = config.batches_per_step // config.clients
         self._asynchronous = config.request_type == "async"
-        # Channels of equal arguments would share one connection.
+        # Channels with equal arguments would share one connection.
         self._channels = [
             grpc.insecure_channel(
                 address,
@@ -116,7 +116,7 @@ class Other:
             channel.close()
 
     def __call__(self) -> None:
-        """Send all requests of a round and return when all are answered."""
+        """Send all requests of a round and wait for the responses."""
         list(self._pool.map(self._together if self._asynchronous else self._in_turn, self._calls))
 
     def _in_turn(self, call: Any) -> None:

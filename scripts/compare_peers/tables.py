@@ -1,4 +1,4 @@
-"""The rows of a comparison as tables in Markdown."""
+"""Formats the rows of a comparison as Markdown tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ipubench.plugins.record.text import short_number
 from scripts.compare_peers.case import Row
 from scripts.markdown_table import markdown_table
 
-#: Packages whose versions can change a row.
+#: Packages whose versions can affect a row.
 PACKAGES = (
     *("torch", "torchvision", "timm", "openvino", "onnxruntime", "tensorflow", "keras"),
     *("tensorflow-probability", "nvidia-pytriton", "tritonclient", "numpy"),
@@ -24,22 +24,22 @@ MARKDOWN = ("case", "type", "against", "ours", "theirs", "ratio", "95 % interval
 
 @dataclass(frozen=True)
 class Section:
-    """The rows of one family at one level."""
+    """The rows of one group at one level."""
 
     title: str
-    machine: str  # as it is at the level
+    machine: str  # the processor at that level
     unit: str
     rows: Sequence[Row]
 
 
 def versions() -> Dict[str, str]:
-    """Return the versions of those packages that are installed."""
+    """Return the installed versions of PACKAGES."""
     found = {name: version_of(name) for name in PACKAGES}
     return {name: version for name, version in found.items() if version}
 
 
 def ratio_text(value: float) -> str:
-    """Return a ratio with three digits, where it has so many before the point or after it."""
+    """Return a ratio with three significant digits."""
     return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"
 
 
@@ -48,7 +48,7 @@ def _versions_text(packages: Dict[str, str]) -> str:
 
 
 def summary(sections: Sequence[Section]) -> str:
-    """Return in one sentence how often ours was slower than a peer, and where most."""
+    """Return a sentence: how often ours was slower than a peer, and where most."""
     compared = [row for section in sections for row in section.rows if row.ratio is not None]
     if not compared:
         return "Nothing was measured."

@@ -1,13 +1,13 @@
-"""TensorFlow's image classifiers against the plain Keras programs.
+"""TensorFlow's image classifiers compared with plain Keras programs.
 
-Ours is the step that the benchmark times, with synthetic data. The peers are the same network of
-keras.applications: Keras's own loop on arrays in memory (``predict`` or ``fit``), and the model
-called in one tf.function a batch, batches made beforehand, without XLA and with it; in training
-that is the plain loop.
+Ours is the step that the benchmark times, with synthetic data. The peers run the same network of
+keras.applications in two ways: with Keras's own loop on arrays in memory (``predict`` or ``fit``),
+and with one tf.function per batch on batches made beforehand, with and without XLA. In training the
+latter is the plain loop.
 
-16 bits are Keras's policy mixed_bfloat16 (float32 variables); ours then has float32 variables too.
-Keras's ResNet-50 is the older v1: its 1x1 convolutions have the stride, so it has less work
-(3.9 GMAC against 4.1). ResNeXt-101 and the modified EfficientNet have no peer.
+In 16 bits the peers use Keras's policy mixed_bfloat16 (float32 variables); ours then has float32
+variables too. Keras's ResNet-50 is the older v1: its 1x1 convolutions have the stride, so it does
+less work (3.9 GMAC, not 4.1). ResNeXt-101 and the modified EfficientNet have no peer.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ KERAS_NAMES = {
     "efficientnet-b0": "EfficientNetB0",
     "efficientnet-b4": "EfficientNetB4",
 }
-# What Keras's loops cost apart from the batches must not show.
+# Long enough to hide what Keras's loops cost besides the batches.
 CALL_SECONDS = 1.0
-# That Keras's loops have in memory; each call takes as many of them as it is asked for.
+# Images that Keras's loops have in memory; each call takes as many as it needs.
 IMAGES = 128
 
 
 class _TensorFlowCnn(Family):
-    """Image classifiers of one mode."""
+    """Image classifiers in one mode."""
 
     unit = "images/s"
     mode: str
@@ -65,7 +65,7 @@ class _TensorFlowCnn(Family):
         )  # fmt: skip
 
     def _config(self, network: str, batch: int) -> Any:
-        """Return the benchmark's configuration that Keras's program corresponds to."""
+        """Return the benchmark's configuration that matches Keras's program."""
         precision = self.conditions.precision
         options = {
             **NETWORKS[network],
@@ -82,7 +82,7 @@ class _TensorFlowCnn(Family):
         return Training(**options, optimiser="momentum", weight_decay=0.0)
 
     def _ours(self, config: Any) -> Program:
-        """Return the benchmark's own step, compiled: what runs batches of it."""
+        """Return the benchmark's own compiled step as a program."""
         feed = config.feed(DATA)
         if self.mode == "training":
             step: Any = self.host.training(config.classifier(), config.recipe, config, feed)
@@ -102,7 +102,7 @@ class _TensorFlowCnn(Family):
 
 
 class TensorFlowInference(_TensorFlowCnn):
-    """Networks that run forward."""
+    """Inference."""
 
     title = "TensorFlow CNN inference"
     mode = "inference"
@@ -111,7 +111,7 @@ class TensorFlowInference(_TensorFlowCnn):
 
 
 class TensorFlowTraining(_TensorFlowCnn):
-    """Networks whose weights are updated, one micro batch an update."""
+    """Training with one micro batch per update."""
 
     title = "TensorFlow CNN training"
     mode = "training"
@@ -120,7 +120,7 @@ class TensorFlowTraining(_TensorFlowCnn):
 
 
 class KerasPeers:
-    """The Keras programs of one configuration; they share a model and its images."""
+    """The Keras programs of one configuration, which share a model and its images."""
 
     def __init__(self, tf: Any, config: Any, dtype: str) -> None:
         self.tf = tf
@@ -130,7 +130,7 @@ class KerasPeers:
         self._made: Optional[Tuple[Any, Any, Any]] = None
 
     def builders(self) -> Dict[str, Callable[[], Program]]:
-        """Return what builds each program, by its name."""
+        """Return a builder for each program, by name."""
         if self.config.mode == "inference":
             return {
                 "Keras predict": self._predict,
@@ -158,7 +158,7 @@ class KerasPeers:
         return self._made
 
     def _in_loops_of_keras(self, loop: Callable[[Any, Any], object]) -> Program:
-        """Return a program that hands Keras's loop the images of so many batches at a time."""
+        """Return a program that passes all its images to one call of Keras's loop."""
         _, images, labels = self._parts()
 
         def program(batches: int) -> None:
@@ -185,7 +185,7 @@ class KerasPeers:
         return repeated(lambda: run(first).numpy())
 
     def _trained(self) -> Tuple[Any, Any, Any]:
-        """Return (model, loss, optimiser) of a training."""
+        """Return (model, loss, optimiser) for training."""
         model = self._parts()[0]
         loss = self.tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         return model, loss, self.tf.keras.optimizers.SGD(0.01, momentum=0.9)
@@ -200,7 +200,7 @@ class KerasPeers:
     def _loop(self, xla: bool) -> Program:
         model, loss, optimiser = self._trained()
         if hasattr(optimiser, "build"):
-            optimiser.build(model.trainable_variables)  # under XLA it cannot make its variables
+            optimiser.build(model.trainable_variables)  # XLA cannot create its variables
 
         @self.tf.function(jit_compile=xla)
         def update(inputs: Any, wanted: Any) -> Any:

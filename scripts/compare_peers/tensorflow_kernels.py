@@ -1,8 +1,8 @@
-"""TensorFlow's kernels against the obvious programs: what a user of Keras writes first.
+"""TensorFlow's kernels compared with the obvious Keras programs.
 
 Ours is the step that the benchmark times, with synthetic data, in the form that it chooses
-(TensorFlow's loop or XLA); the peers are the same layers in Keras, with XLA and without, in a
-Python loop, one call of a tf.function per batch, on batches made beforehand.
+(TensorFlow's loop or XLA). The peers are the same layers in Keras, with and without XLA, in a
+Python loop with one tf.function call per batch, on batches made beforehand.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ MODES = ("inference", "training")
 
 
 def _cases() -> Dict[str, Any]:
-    """Return each configuration in each mode by name; a Markov chain has no mode."""
+    """Return each configuration in each mode, by name; a Markov chain has no mode."""
     found = {}
     for config in CONFIGS:
         if isinstance(config, Hmc):
@@ -69,7 +69,7 @@ def _cases() -> Dict[str, Any]:
 
 
 class TensorFlowKernels(Family):
-    """Every TensorFlow kernel, at its default size and at larger ones."""
+    """Every TensorFlow kernel at its default size and at larger sizes."""
 
     title = "TensorFlow kernels"
     unit = "items/s"
@@ -110,7 +110,7 @@ class TensorFlowKernels(Family):
 
 
 def peers(tf: Any, config: Any, dtype: Any) -> Dict[str, Callable[[], Program]]:
-    """Return what builds each obvious program, without XLA and with it."""
+    """Return a builder for each obvious program, without XLA and with it."""
     if isinstance(config, Hmc):
         name, make = "tfp.mcmc", partial(sample_chain, tf, config)
     else:
@@ -119,11 +119,11 @@ def peers(tf: Any, config: Any, dtype: Any) -> Dict[str, Callable[[], Program]]:
 
 
 def keras_model(tf: Any, config: Any, sixteen: bool) -> Any:
-    """Return the kernel from Keras layers; recurrent layers there are batch first."""
+    """Return the kernel as Keras layers; recurrent layers are batch first."""
     layers = tf.keras.layers
     policy = "float32"
     if sixteen:
-        # Recurrent layers cannot be initialised in bfloat16: mixed precision is what users run.
+        # Recurrent layers cannot be initialised in bfloat16, so users run mixed precision.
         whole = config.precision == "16.16" and isinstance(config, (Dense, GroupedConv))
         policy = "bfloat16" if whole else "mixed_bfloat16"
     if isinstance(config, Dense):
@@ -171,7 +171,7 @@ def keras_batches(tf: Any, config: Any, dtype: Any) -> List[Dict[str, Any]]:
 
 
 def keras(tf: Any, config: Any, dtype: Any, xla: bool) -> Program:
-    """Return the same kernel from Keras, one call of a tf.function per batch."""
+    """Return the same kernel in Keras, with one tf.function call per batch."""
     model = keras_model(tf, config, dtype != tf.float32)
     batches = keras_batches(tf, config, dtype)
     model(batches[0]["inputs"])
@@ -197,7 +197,7 @@ def keras(tf: Any, config: Any, dtype: Any, xla: bool) -> Program:
         return loss
 
     if config.mode == "training" and hasattr(optimizer, "build"):
-        optimizer.build(model.trainable_variables)  # under XLA it cannot make its variables
+        optimizer.build(model.trainable_variables)  # XLA cannot create its variables
     call = tf.function(train if config.mode == "training" else infer, jit_compile=xla)
 
     def program(count: int) -> None:
@@ -209,7 +209,7 @@ def keras(tf: Any, config: Any, dtype: Any, xla: bool) -> Program:
 
 
 def sample_chain(tf: Any, config: Hmc, xla: bool) -> Program:
-    """Return a chain as the documentation of TensorFlow Probability writes it."""
+    """Return a chain as in the documentation of TensorFlow Probability."""
     mcmc = probability().mcmc
     kernel = mcmc.HamiltonianMonteCarlo(
         lambda x: -x - x * x, step_size=STEP_SIZE, num_leapfrog_steps=config.leapfrog_steps

@@ -1,13 +1,12 @@
-"""PyTorch's image classifiers against the programs that people run otherwise.
+"""PyTorch's image classifiers compared with the programs that people would otherwise run.
 
-Ours take raw uint8 images and normalise them, in the engine of ``engine=auto``. The peers get
-images that are normalised already: torchvision's network as it is and under torch.compile, timm's
-as its benchmark program runs it (channels last, under torch.compile), OpenVINO with its LATENCY
-hint, and ONNX Runtime on the exported graph. Images and weights have the type that computes;
-OpenVINO takes float32 images and is told the type, and ONNX Runtime, which has no bfloat16 on a
-CPU, always computes in float32. On a GPU the last two give way to torch.compile with CUDA graphs,
-also with frozen weights, and to TensorRT where torch_tensorrt is installed; all images are there
-already.
+Ours takes raw uint8 images and normalises them, in the engine of ``engine=auto``. The peers get
+normalised images: torchvision's network in eager mode and under torch.compile, timm's as its
+benchmark program runs it (channels last, under torch.compile), OpenVINO with its LATENCY hint, and
+ONNX Runtime on the exported graph. Images and weights have the compute type, except that OpenVINO
+takes float32 images and a precision hint, and ONNX Runtime computes in float32 because it has no
+bfloat16 on a CPU. On a GPU, torch.compile with CUDA graphs (also with frozen weights) and TensorRT
+(if torch_tensorrt is installed) replace the last two, and all images are already there.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ Network = Callable[[], Any]
 
 
 class TorchCnn(Family):
-    """Every host configuration of the PyTorch classifiers, at two batch sizes or three."""
+    """Every host configuration of the PyTorch classifiers at two or three batch sizes."""
 
     title = "PyTorch CNN inference"
     unit = "images/s"
@@ -68,7 +67,8 @@ class TorchCnn(Family):
     def open(self, name: str) -> Case:
         import torch
 
-        # Else networks of one class count as recompilations, and after a few run uncompiled.
+        # Otherwise networks of one class count as recompilations, and after a few PyTorch stops
+        # compiling.
         torch._dynamo.reset()
         network, _, size = name.rpartition("-bs")
         config = dataclasses.replace(HOST[network], micro_batch_size=int(size))
@@ -135,12 +135,12 @@ class TorchCnn(Family):
         return _program(run, self._channels_last(config))
 
     def _frozen(self, make: Network, config: Classifier, **how: Any) -> Program:
-        """Return the network compiled with its weights as constants: batch norms are folded."""
+        """Return the network compiled with its weights as constants, which folds batch norms."""
         import torch
         from torch._inductor import config as inductor
 
         program = self._compiled(make, config, **how)
-        # Freezing acts only as a global setting while compiling, and only in inference.
+        # Freezing is a global setting of the compiler and works only in inference.
         with inductor.patch(freezing=True), torch.inference_mode():
             program(1)
         return program
@@ -168,7 +168,7 @@ class TorchCnn(Family):
         return self._images(config, self._dtype()).contiguous(memory_format=torch.channels_last)
 
     def _openvino(self, make: Network, config: Classifier) -> Program:
-        """Return OpenVINO as its own documentation has it: float input, precision by the hint."""
+        """Return OpenVINO as in its documentation: float input, precision by the hint."""
         import torch
 
         openvino = import_openvino()
@@ -192,12 +192,12 @@ class TorchCnn(Family):
         images = self._images(config, torch.float32)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = self.conditions.device.threads
-        # Its threads spin while it runs, but not beyond, into the next program's time.
+        # Its threads spin while it runs, but must not spin into the next program's time.
         options.add_session_config_entry("session.force_spinning_stop", "1")
         with scratch.folder("peers") as folder, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             path = str(folder / "network.onnx")
-            # ONNX Runtime folds constants itself; PyTorch's folding loses some of a group norm's.
+            # ONNX Runtime folds constants itself; PyTorch's folding drops part of a group norm.
             torch.onnx.export(
                 make().eval(),
                 (images,),

@@ -1,7 +1,7 @@
-"""Measures one family at one level, in a process of its own; its rows are JSON lines.
+"""Measures one group at one level in a separate process; its rows are JSON lines.
 
-The command of compare_peers starts it with the level's environment and hands over the job. A
-program that cannot be built or run becomes a row with the reason, and the next one is measured.
+The compare_peers command starts it with the level's environment and passes the job. If a program
+cannot be built or run, its row has the reason, and the worker continues.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Job:
 
 
 def measure(job: Job) -> Iterator[Row]:
-    """Yield a row for each peer of each case. Only the family's own start may raise."""
+    """Yield a row for each peer of each case. Only starting the group may raise."""
     device = devices.make(job.device)
     machine = device.attach().name if job.device == "cuda" else ""
     tune_allocator()
@@ -55,7 +55,7 @@ def measure(job: Job) -> Iterator[Row]:
 
 
 def rows_of(family: Family, name: str, job: Job) -> Iterator[Row]:
-    """Yield the rows of one case; what cannot be measured says why."""
+    """Yield the rows of one case; a program that cannot be measured has a row with the reason."""
     empty = Row(job.family, job.level, name)
     try:
         case = family.open(name)
@@ -87,7 +87,7 @@ def _rows(case: Case, empty: Row, seconds: float) -> Iterator[Row]:
 
 
 def compared(case: Case, empty: Row, times: Dict[str, List[float]]) -> Row:
-    """Return the row of one peer with its numbers."""
+    """Return the row of one peer with its results."""
     own, theirs = times[OURS], times[empty.peer]
     ratio = paired_ratio(own, theirs)
     return dataclasses.replace(
@@ -102,9 +102,9 @@ def compared(case: Case, empty: Row, times: Dict[str, List[float]]) -> Row:
 
 
 def built(builders: Dict[str, Callable[[], Program]]) -> Tuple[Dict[str, Program], Dict[str, str]]:
-    """Return the programs, each of which has run, and why the others cannot; ours comes first.
+    """Return the programs, ours first, each after one run, and why the others cannot run.
 
-    Nothing is built once ours cannot be.
+    If ours cannot be built, nothing else is.
     """
     programs: Dict[str, Program] = {}
     reasons: Dict[str, str] = {}
@@ -121,13 +121,13 @@ def built(builders: Dict[str, Callable[[], Program]]) -> Tuple[Dict[str, Program
 
 
 def reason_of(error: Exception) -> str:
-    """Return an error in one line."""
+    """Return an error as one line."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
 
 
 def main(arguments: List[str]) -> None:
-    """Write the rows to the standard output; what frameworks print there goes to the error's."""
+    """Write the rows to standard output; what frameworks print goes to standard error."""
     end_with_parent()
     rows = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)

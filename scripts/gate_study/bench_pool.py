@@ -1,12 +1,12 @@
-"""One process of the gate study's pool: a case as it is, and with real extra work in its rounds.
+"""Measures one process of the gate study's pool: a case with several levels of extra work.
 
     pytest scripts/gate_study/bench_pool.py -k "bench_dense and dense-synthetic"
 
-Every level of extra work is measured as the suite measures a case: rounds calibrated to the same
-length, canaries before each, nothing else in the process. The levels follow each other in random
-order. What was measured is one line of type ``pool`` in the run's journal.
+Every level is measured as the suite measures a case: rounds calibrated to the same length, each
+after canaries, with nothing else in the process. The levels run in random order. The process writes
+one line of type ``pool`` to the run's journal.
 
-In a process of a pair (collect_pairs.py) the cases are measured by pair_meter.py instead.
+In a process of a pair (collect_pairs.py), pair_meter.py measures the cases instead.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from ipubench.plugins.record import pytest_benchmark_adapter
 from scripts.gate_study.extra_work import LEVELS, ExtraWork
 from scripts.gate_study.pair_meter import PairMeter
 
-# Pytest collects the functions of the suite from this module, with the meter of this module.
+# Pytest collects the suite's functions from this module, so they use this module's meter.
 __all__ = [
     "bench_cnn_tensorflow",
     "bench_cnn_torch",
@@ -52,15 +52,15 @@ __all__ = [
     "meter",
 ]
 
-#: Rounds of one level: about a second, of the five that a case may take.
+#: Rounds of one level: about one of the five seconds that a case may take.
 ROUNDS = 8
 
 
 class PoolMeter(StepMeter):
-    """Stands in for the suite's meter: measures one step at every level of extra work."""
+    """Replaces the suite's meter: measures one step at every level of extra work."""
 
     def work_on(self, step: Step, facts: BatchFacts) -> None:
-        """Measure and put one line into the journal."""
+        """Measure, and write one line to the journal."""
         clock = self.device.clock
         self.build(step)
         step.batches_per_step = 1
@@ -79,7 +79,9 @@ class PoolMeter(StepMeter):
             levels[str(share)] = _rounds(slowed, canary, self.device)
         self.close()
         pytest_benchmark_adapter.leave_out(self.benchmark)
-        self.case_run.run.add(
+        journal = self.case_run.run.journal
+        assert journal is not None
+        journal.append(
             {
                 "type": "pool",
                 "case": self.item.nodeid.split("::")[-1],
@@ -92,9 +94,9 @@ class PoolMeter(StepMeter):
 
 
 def _rounds(step: Callable[[], None], canary: Callable[[], None], device: Device) -> Dict[str, Any]:
-    """Return the seconds of the rounds, of the canary before each of them, and what others took.
+    """Return the seconds of the rounds, of the canary before each, and the CPU time of others.
 
-    As the suite's meter does, it makes up for disturbed rounds, three times as many at most.
+    Repeats disturbed rounds as the suite's meter does, so up to three times as many run.
     """
     others = Disturbance.of(device)
     seconds: List[float] = []
@@ -122,7 +124,7 @@ def meter(
     ipubench_device: Device,
     ipubench_conditions: Dict[str, Any],
 ) -> Iterator[StepMeter]:
-    """The study's meter in place of the suite's; the process is tuned in the same way."""
+    """Replace the suite's meter by the study's; the process is tuned in the same way."""
     case_run = CaseRun(request.node, ipubench_case, benchmark, ipubench_device, ipubench_conditions)
     instance = case_run.run.instance
     measuring = PoolMeter(case_run) if instance is None else PairMeter(case_run, instance)

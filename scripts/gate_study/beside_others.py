@@ -1,9 +1,9 @@
-"""What does the gate say beside other programs, during the baseline, the gate, or both?
+"""Test the gate under load: other programs run during the baseline, the gate, or both.
 
     python -m scripts.gate_study.beside_others --pool=FILE
 
-A pool holds processes of a quiet machine and of one with neighbours (collect.py --load=...). Wrong
-are only two answers: equal code called slower, and code that is 10 % slower passed.
+A pool has processes of a quiet machine and of one with neighbours (collect.py --load=...). Two
+verdicts are wrong: *slower* for equal code, and *passed* for code that is 10 % slower.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from scripts.markdown_table import markdown_row, markdown_table
 
 
 def studies_of(pools: Dict[str, Pool], setting: Setting) -> Dict[str, Dict[str, Study]]:
-    """Return load -> case -> its trials, of the quiet machine's cases with enough processes."""
+    """Return load -> case -> its study, for the quiet machine's cases with enough processes."""
     return {
         load: {
             case: Study(lines, setting)
@@ -32,7 +32,7 @@ def studies_of(pools: Dict[str, Pool], setting: Setting) -> Dict[str, Dict[str, 
 
 
 def conditions(loads: List[str]) -> List[Tuple[str, str]]:
-    """Return (load of the baseline, load of the gate) of every row."""
+    """Return (load of the baseline, load of the gate) for every row."""
     found = [("quiet", "quiet")]
     for load in loads:
         found += [("quiet", load), (load, "quiet"), (load, load)]
@@ -40,7 +40,7 @@ def conditions(loads: List[str]) -> List[Tuple[str, str]]:
 
 
 def row(before: Dict[str, Study], now: Dict[str, Study], trials: int) -> List[str]:
-    """Return the cells of one condition, over all cases that both pools have."""
+    """Return the cells of one condition over all cases that both pools have."""
     generator = random.Random(0)  # noqa: S311  draws
     found = []
     for case in sorted(set(before) & set(now)):
@@ -51,7 +51,7 @@ def row(before: Dict[str, Study], now: Dict[str, Study], trials: int) -> List[st
 
 
 def main() -> None:
-    """Read the command line, make the trials, print the table in Markdown."""
+    """Run the simulations and print the table in Markdown."""
     parser = Parser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--pool", type=Path, required=True, help="file that collect.py wrote")
     parser.add_argument("--trials", type=int, default=250, help="per case and condition (250)")

@@ -2,9 +2,9 @@
 
     python -m scripts.gate_study.collect --pool=FILE --passes=40 [--load=one-on-off]
 
-Each pass measures every case once, in random order, so that the processes of a case are spread over
-the whole time, beside the neighbours of a load (neighbours.py). The pool is a file of JSON lines,
-one process each; a pool that exists is continued.
+Each pass measures every case once, in random order, so the processes of a case are spread over the
+whole time. The neighbours of a load (neighbours.py) run meanwhile. The pool is a file of JSON
+lines, one per process; an existing pool is continued.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, Sequence
+from typing import Any, Dict, Iterator, List, Sequence
 
-from ipubench.plugins.record.files import lines_in, read_lines
+from ipubench.plugins.record.files import json_lines
 from ipubench.plugins.record.text import Parser, duration
 from scripts.gate_study.neighbours import LOADS, neighbours
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: The first four take a fresh process least time: QUICK=1 of the Makefile.
+#: The four cases with the shortest processes come first: QUICK=1 of the Makefile uses them.
 CASES = (
     "bench_popart_conv[popart-conv-inference-synthetic]",
     "bench_popart_lstm[popart-lstm-inference-synthetic]",
@@ -41,15 +41,21 @@ CASES = (
 )
 
 
+def plain_lines_in(folder: Path) -> List[Dict[str, Any]]:
+    """Return the lines of all journals in a folder as JSON values."""
+    found: List[Any] = [line for path in folder.glob("run-*.jsonl") for line in json_lines(path)]
+    return found
+
+
 def measure(case: str) -> Dict[str, Any]:
-    """Return what one fresh process of a case measured. Raises RuntimeError where it did not."""
+    """Measure a case in one fresh process. Raises RuntimeError if it fails."""
     with tempfile.TemporaryDirectory(prefix="ipubench-pool-") as folder:
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
         command += [f"--results-dir={folder}", f"scripts/gate_study/bench_pool.py::{case}"]
         answer = subprocess.run(
             command, cwd=str(ROOT), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
         )
-        for line in lines_in(Path(folder)):
+        for line in plain_lines_in(Path(folder)):
             if line["type"] == "pool":
                 return line
     output = answer.stdout.decode(errors="replace")[-2000:]
@@ -57,19 +63,19 @@ def measure(case: str) -> Dict[str, Any]:
 
 
 def write_line(path: Path, line: Dict[str, Any]) -> None:
-    """Add what a process or a pair measured to a pool."""
+    """Append the measurements of a process or a pair to a pool."""
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")
 
 
 def counts(path: Path, load: str) -> Dict[str, int]:
-    """Return how many lines a pool has of each case beside a load."""
-    lines = read_lines(path) if path.exists() else []
+    """Return how many lines of each case a pool has under a load."""
+    lines: List[Any] = json_lines(path) if path.exists() else []
     return collections.Counter(line["case"] for line in lines if line["load"] == load)
 
 
 def passes_within(passes: int, seconds: float) -> Iterator[int]:
-    """Yield the number of each pass, until no further one fits into the time."""
+    """Yield the number of each pass until there is no time for another."""
     started = time.monotonic()
     for number in range(passes):
         begun = time.monotonic()
@@ -82,7 +88,7 @@ def passes_within(passes: int, seconds: float) -> Iterator[int]:
 
 
 def collect(path: Path, cases: Sequence[str], passes: int, seconds: float, load: str) -> None:
-    """Measure until every case has ``passes`` processes, or no further pass fits into the time."""
+    """Measure until every case has ``passes`` processes or there is no time for another pass."""
     done = counts(path, load)
     for number in passes_within(passes, seconds):
         for case in random.sample(cases, len(cases)):
@@ -94,16 +100,16 @@ def collect(path: Path, cases: Sequence[str], passes: int, seconds: float, load:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that every collector has."""
+    """Add the options that all collectors share."""
     parser.add_argument("--pool", type=Path, required=True, help="file of JSON lines")
     parser.add_argument("--passes", type=int, default=40, help="processes per case (40)")
-    parser.add_argument("--cases", type=int, default=len(CASES), help="so many of them (all)")
+    parser.add_argument("--cases", type=int, default=len(CASES), help="only the first N (all)")
     parser.add_argument("--seconds", type=duration, default=5400.0, help="longest time (1.5h)")
     parser.add_argument("--load", choices=LOADS, default="quiet", help="neighbours (quiet)")
 
 
 def main() -> None:
-    """Read the command line and collect."""
+    """Collect, as the command line asks."""
     parser = Parser(description=(__doc__ or "").splitlines()[0])
     add_options(parser)
     options = parser.parse_args()

@@ -1,11 +1,11 @@
-"""Fill the gate study's pool of pairs: two fresh processes of equal code that take turns.
+"""Fill the gate study's pool of pairs: two fresh processes of equal code that alternate.
 
     python -m scripts.gate_study.collect_pairs --pool=FILE --passes=40 [--load=one-on-off]
 
-Both sides of `--against` are imitated by the suite's own classes: the orders in blocks, what others
-took from each round, the rule that ends them. In each pass one pair of processes measures all cases
-one after another, because starting takes longer than measuring. Within a case the levels of extra
-work, all on the side here, follow each other in random order. A pool that exists is continued.
+The suite's own classes imitate the two processes of `--against`: orders in blocks, disturbances per
+round, the stopping rule. In each pass one pair of processes measures all cases one after another,
+because starting takes longer than measuring. Within a case the levels of extra work, all in this
+process, run in random order. An existing pool is continued.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Sequence
+
+from msgspec import to_builtins
 
 from ipubench.fixtures.devices.lease import lease
 from ipubench.fixtures.instances.controller import Instances
@@ -39,11 +41,11 @@ from scripts.gate_study.collect import (
 from scripts.gate_study.extra_work import LEVELS
 from scripts.gate_study.neighbours import LOADS, neighbours
 
-#: Of one order; the longest are those that build a network, beside neighbours.
+#: For one order; building a network under load takes longest.
 MOST_SECONDS = 600.0
-#: --target-precision of the suite: it may end the rounds of a level before their budget does.
+#: --target-precision of the suite: it may end the rounds of a level before the budget does.
 PRECISION = 0.01
-#: What a run of the suite waits for the host, and longer.
+#: Longer than a run of the suite waits for the host.
 LEASE_SECONDS = 3600.0
 
 
@@ -52,31 +54,31 @@ class PoolPair(TwoProcesses):
     """Two processes that measure the same cases, one after another."""
 
     def next_case(self) -> str:
-        """Return the name of the case whose turn it is, the same one on both sides."""
+        """Return the name of the next case, which is the same in both processes."""
         here, there = (str(self.order(name, "case")) for name in (HERE, THERE))
         if here != there:
             raise RuntimeError(f"one side is about to measure {here} and the other one {there}")
         return here
 
     def build(self) -> None:
-        """Let both sides build and compile, side by side: nothing of it is timed."""
+        """Let both processes build and compile at the same time; this is not timed."""
         with ThreadPoolExecutor(2) as both:
             for built in [both.submit(self.order, name, "build") for name in (HERE, THERE)]:
                 built.result()
 
     def measure_level(self, share: float, budget: float) -> AdjacentRounds:
-        """Return rounds of which those here have extra work of this share."""
+        """Return rounds with this share of extra work in this process."""
         self.order(THERE, "level", 0.0)
         self.order(HERE, "level", share)
         return self.measure(budget, PRECISION, None)
 
     def level_facts(self) -> Dict[str, Any]:
-        """Return the items of a round and their unit."""
+        """Return the items of a round, and their unit."""
         facts: Dict[str, Any] = self.order(HERE, "level", 0.0)
         return facts
 
     def close_case(self) -> None:
-        """Let both sides close their step."""
+        """Let both processes close their step."""
         for name in (HERE, THERE):
             self.order(name, "close")
 
@@ -86,7 +88,7 @@ def _command(cases: Sequence[str], results: str, address: str) -> List[str]:
         *(sys.executable, "-m", "pytest", "-q", "-s", "-o", "addopts="),
         *("-p", "no:cacheprovider", "-p", "no:unraisableexception"),
         f"--results-dir={results}",
-        f"--instance={address}",
+        f"--ipubench-instance={address}",
         *(f"scripts/gate_study/bench_pool.py::{case}" for case in cases),
     ]
 
@@ -94,7 +96,7 @@ def _command(cases: Sequence[str], results: str, address: str) -> List[str]:
 def measure_pair(
     cases: Sequence[str], here_first: bool, budget: float, folder: Path
 ) -> Iterator[Dict[str, Any]]:
-    """Yield a line of the pool for each case. Raises InstanceError where a side fails."""
+    """Yield a line of the pool for each case. Raises InstanceError if a process fails."""
     program = partial(_command, cases, str(folder / "results"))
     sides = {
         name: Instances(
@@ -110,7 +112,7 @@ def measure_pair(
             pair.prepare(here_first)
             facts = pair.level_facts()
             levels = {
-                str(share): pair.measure_level(share, budget).as_dict()
+                str(share): to_builtins(pair.measure_level(share, budget))
                 for share in random.sample(LEVELS, len(LEVELS))
             }
             pair.close_case()
@@ -119,10 +121,10 @@ def measure_pair(
 
 
 def in_some_order(cases: Sequence[str]) -> List[str]:
-    """Return the cases in random order, those of PyTorch first.
+    """Return the cases in random order, PyTorch's first.
 
-    Once XLA has compiled many kernels, OpenVINO takes minutes to convert a network; a run of the
-    suite has this order, too.
+    After XLA has compiled many kernels, OpenVINO takes minutes to convert a network. A run of the
+    suite uses this order, too.
     """
     return sorted(random.sample(cases, len(cases)), key=lambda case: "cnn_torch" not in case)
 
@@ -130,7 +132,7 @@ def in_some_order(cases: Sequence[str]) -> List[str]:
 def collect(
     path: Path, cases: Sequence[str], passes: int, seconds: float, load: str, budget: float
 ) -> None:
-    """Measure until every case has ``passes`` pairs, or no further pass fits into the time."""
+    """Measure until every case has ``passes`` pairs or there is no time for another pass."""
     done = counts(path, load)
     for number in passes_within(passes, seconds):
         wanted = [case for case in in_some_order(cases) if done.get(case, 0) <= number]
@@ -142,7 +144,7 @@ def collect(
 
 
 def main() -> None:
-    """Read the command line and collect."""
+    """Collect, as the command line asks."""
     parser = Parser(description=(__doc__ or "").splitlines()[0])
     add_options(parser)
     parser.add_argument(

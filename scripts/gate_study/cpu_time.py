@@ -1,23 +1,24 @@
-"""How often does CPU time convict beside other programs? A simulation of plugins/gate/cpu_time.py.
+"""Simulate how often plugins/gate/cpu_time.py convicts by CPU time while other programs run.
 
     python -m scripts.gate_study.cpu_time
 
-Processes differ by normal noise on the log of their CPU time per item. Beside other programs equal
-code costs more by a factor, which two processes of the baseline show.
+The log of a process's CPU time per item has normal noise. Other programs multiply the CPU time of
+equal code by a factor, which two of the baseline's processes show.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from typing import Any, Dict, List
+from typing import List
 
 from ipubench.plugins.gate.countable import LEAST_FRESH
 from ipubench.plugins.gate.cpu_time import LEAST_DISTURBED, growth
+from ipubench.plugins.record.structs import Process
 from scripts.markdown_table import markdown_row, markdown_table
 
 NOISE = (0.02, 0.05, 0.10)
-#: What other programs cost in the baseline, and now.
+#: The factor of other programs in the baseline, and now.
 BESIDE = ((1.0, 1.0), (1.1, 1.1), (1.1, 1.0), (1.0, 1.05), (1.3, 1.3))
 SLOWER = (0.0, 0.1, 0.2, 0.43)
 CLEAN, MOST, TRIALS = 8, 16, 1000
@@ -27,13 +28,13 @@ THRESHOLD, LEVEL, ASSUMED = 0.05, 0.002, 0.02
 def convicts(noise: float, known: float, now: float, slower: float, draw: random.Random) -> bool:
     """Return whether one gate calls the code slower."""
 
-    def process(factor: float) -> Dict[str, Any]:
+    def process(factor: float) -> Process:
         seconds = factor * math.exp(draw.gauss(0, noise))
-        return {"cpu_seconds": seconds, "items_per_round": 1.0, "canaries": [], "lost": 0.5}
+        return Process(True, "", 1.0, [seconds], (), "", 0.0, 0.0, 0, lost=0.5, cpu_seconds=seconds)
 
     before = [process(1.0) for _ in range(CLEAN)]
     disturbed = [process(known) for _ in range(LEAST_DISTURBED)]
-    found: List[Dict[str, Any]] = []
+    found: List[Process] = []
     while len(found) < MOST:
         found.append(process(now * (1 + slower)))
         if len(found) < LEAST_FRESH:

@@ -1,4 +1,4 @@
-"""Real extra work of a known share of a round: the slow-downs that the study's gate has to find."""
+"""Real extra work for a known share of a round: the slow-downs that the gate has to find."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure.rounds import timed
 
-#: Extra work as a share of a round; 0 is the code as it is.
+#: Extra work as a share of a round; 0 is the unchanged code.
 LEVELS = (0.0, 0.01, 0.02, 0.05, 0.10)
-#: The extra work is a number of square roots of so many float32 values: a few microseconds each.
+#: The extra work is square roots of this many float32 values, repeated: a few microseconds each.
 ELEMENTS = 4096
 CALLS_FOR_UNIT = 2000
 
@@ -20,8 +20,8 @@ CALLS_FOR_UNIT = 2000
 class ExtraWork:
     """Arithmetic on a small array that takes a share of a round.
 
-    NumPy runs it on the calling thread. A matrix product would wake its own pool of threads, which
-    goes on spinning and slows the next round down by far more than the product took.
+    NumPy runs it on the calling thread. A matrix product would wake NumPy's thread pool, which
+    keeps spinning and slows the next round by far more than the product's time.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -39,7 +39,7 @@ class ExtraWork:
         return round(share * round_seconds / self.unit_seconds)
 
     def after(self, step: Step, calls: int) -> Callable[[], None]:
-        """Return ``step`` followed by so many calls."""
+        """Return ``step`` followed by that many calls."""
 
         def slowed() -> None:
             step()

@@ -1,10 +1,10 @@
-"""What does `--against` say beside neighbours of commits that slow a case, and of others?
+"""Run `--against` on commits that slow a case and on others, while neighbours run.
 
     python -m scripts.gate_study.live --load=two --repetitions=5
 
-In a clone of this checkout one commit changes nothing and another one lets each round of a
-TensorFlow case run more batches. Both are compared with the commit before, in turn, by the command
-that a user would type; the neighbours of the load run meanwhile. Prints a table in Markdown.
+In a clone of this checkout one commit changes nothing, and another lets each round of a TensorFlow
+case run more batches. Both are compared with the commit before, alternating, by the command that a
+user would type, while the neighbours of the load run. Prints a table in Markdown.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Counter, Dict, List, NamedTuple, Optional
+from typing import Counter, Dict, List, NamedTuple, Optional
 
-from ipubench.plugins.record.files import lines_in
 from ipubench.plugins.record.text import Parser
+from ipubench.plugins.run.lines import VerdictLine, lines_in
 from scripts.gate_study.collect import ROOT
 from scripts.gate_study.neighbours import LOADS, neighbours
 from scripts.markdown_table import markdown_table
 
-#: The line that runs a round, and the same with a share of batches more.
+#: The line that runs a round, and its replacement with a share more batches.
 STEP = "fixtures/runtimes/tensorflow/host/step.py"
 ROUND = "        self.run(self.batches_per_step)\n"
 SLOWED = "        self.run(max(1, round({factor} * self.batches_per_step)))\n"
 EQUAL, SLOWER = "nothing", "slower"
-#: Whose commits they are, whatever the user has configured.
+#: The author of the commits, whatever the user has configured.
 WHO = ("-c", "user.name=study", "-c", "user.email=study@localhost", "-c", "commit.gpgsign=false")
 
 
 class LiveError(Exception):
-    """A comparison did not come about; the text says why."""
+    """Raised if a comparison did not judge anything; the message has the reason."""
 
 
 class Answer(NamedTuple):
-    """What one comparison came to; ``change`` is of the throughput, None where none is known."""
+    """The result of one comparison; ``change`` is of the throughput, or None."""
 
     kind: str
     change: Optional[float]
@@ -47,13 +47,13 @@ class Answer(NamedTuple):
 
 
 def git(folder: Path, *words: str) -> None:
-    """Run git in a folder, as nobody in particular. Raises CalledProcessError."""
+    """Run git in a folder with a neutral author. Raises CalledProcessError."""
     command = ["git", *WHO, *words]
     subprocess.run(command, cwd=str(folder), check=True)
 
 
 def make_clone(folder: Path, slower: float) -> None:
-    """Clone what is committed here; a branch for each change, one commit each."""
+    """Clone what is committed here, with one branch and one commit per change."""
     git(ROOT, "clone", "--quiet", str(ROOT), str(folder))
     git(folder, "branch", "base")
     git(folder, "checkout", "--quiet", "-b", EQUAL, "base")
@@ -68,7 +68,7 @@ def make_clone(folder: Path, slower: float) -> None:
 
 
 def compare(folder: Path, branch: str, case: str, options: List[str]) -> Answer:
-    """Compare a branch with the commit before. Raises LiveError where nothing was judged."""
+    """Compare a branch with the commit before. Raises LiveError if nothing was judged."""
     git(folder, "checkout", "--quiet", branch)
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="ipubench-live-") as results:
@@ -83,11 +83,11 @@ def compare(folder: Path, branch: str, case: str, options: List[str]) -> Answer:
         )
         seconds = time.monotonic() - begun
         lines = lines_in(Path(results))
-    found: List[Dict[str, Any]] = [line["verdict"] for line in lines if line["type"] == "verdict"]
+    found = [line.verdict for line in lines if isinstance(line, VerdictLine)]
     if len(found) != 1:
-        said = answer.stdout.decode(errors="replace")[-3000:]
-        raise LiveError(f"-k {case} had {len(found)} verdicts; one is wanted:\n{said}")
-    return Answer(found[0]["kind"], found[0]["change"], found[0]["processes"], seconds)
+        output = answer.stdout.decode(errors="replace")[-3000:]
+        raise LiveError(f"-k {case} had {len(found)} verdicts; expected one:\n{output}")
+    return Answer(found[0].kind, found[0].change, found[0].processes, seconds)
 
 
 def row(branch: str, slower: float, answers: List[Answer]) -> List[str]:
@@ -105,7 +105,7 @@ def row(branch: str, slower: float, answers: List[Answer]) -> List[str]:
 
 
 def main() -> None:
-    """Read the command line, compare, print the table."""
+    """Run the comparisons and print the table."""
     parser = Parser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--load", choices=LOADS, default="quiet", help="neighbours (quiet)")
     parser.add_argument("--repetitions", type=int, default=5, help="of each commit (5)")
@@ -127,7 +127,7 @@ def main() -> None:
                         print(f"{number + 1} {branch}: {found[-1]}", flush=True)
     except (subprocess.CalledProcessError, LiveError) as error:
         raise SystemExit(str(error)) from None
-    head = ["what the commit does", f"verdicts beside {given.load}", "change", "pairs", "time"]
+    head = ["what the commit does", f"verdicts under {given.load}", "change", "pairs", "time"]
     rows = [row(branch, given.slower, found) for branch, found in answers.items()]
     print(markdown_table(head, rows))
 

@@ -1,4 +1,4 @@
-"""Other programs beside a measurement: busy processes that run all the time, or now and then."""
+"""Busy processes that run during a measurement, all the time or intermittently."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 import sys
 from typing import Dict, Iterator, List, NamedTuple
 
-# Each phase is between half a second and five seconds long, as compilers and tests come and go.
+# Each phase lasts half a second to five seconds, as compilers and tests do.
 PROGRAM = """\
 import random, sys, time
 on_off = sys.argv[1] == "on-off"
@@ -23,7 +23,7 @@ while True:
 
 
 class Load(NamedTuple):
-    """How many neighbours there are, and whether they rest in between."""
+    """The number of neighbours, and whether they pause."""
 
     processes: int
     on_off: bool
@@ -38,8 +38,8 @@ LOADS: Dict[str, Load] = {
 }
 
 
-# The shell ends at once, so that the neighbour is nobody's child: what a measuring process has
-# started counts as its own.
+# The shell ends at once, so the neighbour is no child of the measuring process, which would count
+# its CPU time as its own.
 DETACHED = '"$0" -c "$1" "$2" >/dev/null 2>&1 & echo $!'
 
 

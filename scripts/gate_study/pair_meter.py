@@ -1,9 +1,8 @@
 """One process of a pair in the gate study's pool: runs the commands of collect_pairs.py.
 
-The commands are those of plugins/measure/alternating.py, with four more. ``case`` and ``build``
-come first: the reply to ``case`` is the case's name, and both processes may build at a time.
-``level``, with a share of extra work, comes before the rounds of that level. ``close`` ends the
-case, without a record.
+The commands are those of plugins/measure/alternating.py and four more: ``case`` returns the name of
+the next case; ``build`` may run in both processes at a time; ``level``, with a share of extra work,
+precedes the rounds of that level; ``close`` ends the case without a record.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ LAST_ROUNDS = 3
 
 
 class PairMeter(StepMeter):
-    """Measures each case in turns with the other process, with extra work as commanded."""
+    """Measures each case alternately with the other process, with extra work as commanded."""
 
     def __init__(self, case_run: CaseRun, instance: Instance) -> None:
         super().__init__(case_run)
         self._commands = Commands(instance)
 
     def work_on(self, step: Step, facts: BatchFacts) -> None:
-        """Run the collector's commands for this case."""
+        """Run the collector's commands until it closes this case."""
         commands, clock = self._commands, self.device.clock
         pytest_benchmark_adapter.leave_out(self.benchmark)
         commands.wait("case")
@@ -63,5 +62,5 @@ class PairMeter(StepMeter):
             else:
                 commands.reply(rounds.timed(slowed, clock))
         self.close()
-        gc.collect()  # The next case must not find what this one has left.
-        commands.reply_to_close()
+        gc.collect()  # The next case must not find this one's state.
+        orders.answer_last()

@@ -1,10 +1,10 @@
-"""How often does `--against` call equal code slower, and how often does it find what is slower?
+"""Simulate `--against`: how often it calls equal code slower, and how often it finds slow code.
 
     python -m scripts.gate_study.pairs --pool=FILE [--together]
 
-The pool is of pairs that took turns (collect_pairs.py). A trial takes pairs that followed each
-other, in turns of both orders, and judges them at the looks and levels of the suite's own gate
-(plugins/gate/paired.py): by the time of a round, and by the CPU time that it used.
+The pool has alternating pairs (collect_pairs.py). A trial takes consecutive pairs, in both orders
+in turn, and judges them at the looks and levels of the suite's own gate (plugins/gate/paired.py):
+by the time of a round, and by its CPU time.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import random
 import statistics
 from dataclasses import dataclass
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import msgspec
 
 from ipubench.plugins.gate import paired
 from ipubench.plugins.gate.adjacent import AdjacentRounds
@@ -36,14 +38,14 @@ TIME, CPU = "time", "CPU time"
 
 @dataclass(frozen=True)
 class Setting:
-    """What the user asks of ``--against``."""
+    """A user's settings of ``--against``."""
 
     threshold: float  # --gate
     cap: int  # --gate-cap, pairs
     cases: int  # compared in a run
 
     def kind_of(self, pairs: Sequence[paired.Pair]) -> str:
-        """Return what one look says of the pairs so far."""
+        """Return the verdict of one look at the pairs so far."""
         if not paired.can_compare([pair.here_first for pair in pairs]):
             return INCONCLUSIVE
         level = paired.level_of_a_look(self.cap, self.cases)
@@ -57,9 +59,9 @@ class Setting:
 
 
 class Measured(NamedTuple):
-    """One pair: which side was first, and how much more it cost here; None if it says too little.
+    """One pair: which process was first, and how much longer this one took; None if too few rounds.
 
-    Costs are logarithms.
+    Times are logarithms.
     """
 
     here_first: bool
@@ -67,20 +69,23 @@ class Measured(NamedTuple):
 
 
 def measured(line: Dict[str, Any], level: str, figure: str) -> Measured:
-    """Return what a line of the pool says of one figure at one level of extra work."""
-    rounds = AdjacentRounds.of(line["levels"][level])
+    """Return one metric of a line of the pool at one level of extra work."""
+    rounds = msgspec.convert(line["levels"][level], AdjacentRounds)
     effect = rounds.cpu_effect() if figure == CPU else rounds.effect() if rounds.enough else None
     return Measured(bool(line["here_first"]), None if effect is None else effect.change)
 
 
 def together(line: Dict[str, Any]) -> Dict[str, Any]:
-    """Return a line of the pool whose levels all have the rounds of all its levels.
+    """Return a line of the pool, giving every level the rounds of all levels.
 
-    The extra work is divided out of the rounds here by its nominal share, and the share of each
-    level multiplied in. So a pair has as many rounds as one of a comparison, for the time that the
-    pool took; slow-downs are not real any more.
+    Divides the extra work out of the rounds by its nominal share and multiplies in the share of
+    each level. So a pair has as many rounds as one of a comparison, for the time that the pool
+    took, but the slow-downs are no longer real.
     """
-    parts = [(float(level), AdjacentRounds.of(one)) for level, one in line["levels"].items()]
+    parts = [
+        (float(level), msgspec.convert(one, AdjacentRounds))
+        for level, one in line["levels"].items()
+    ]
     levels = {}
     for level in line["levels"]:
         joined = AdjacentRounds(items_here=parts[0][1].items_here)
@@ -96,12 +101,12 @@ def together(line: Dict[str, Any]) -> Dict[str, Any]:
                 side.cpu_seconds += [v and factor * v for v in more.cpu_seconds]
                 side.lost += more.lost
                 side.copies_ms += more.copies_ms
-        levels[level] = joined.as_dict()
+        levels[level] = msgspec.to_builtins(joined)
     return {**line, "levels": levels}
 
 
 def once(pool: Sequence[Measured], setting: Setting, start: int) -> Tuple[str, int]:
-    """Return the verdict on the pairs from one on, round the pool, and how many it took."""
+    """Return the verdict on the pairs from ``start`` on, wrapping around, and how many it took."""
     left = [*pool[start:], *pool[:start]]
     looks = paired.looks(setting.cap)
     usable: List[paired.Pair] = []
@@ -120,7 +125,7 @@ def once(pool: Sequence[Measured], setting: Setting, start: int) -> Tuple[str, i
 
 
 def trials_of(pool: Sequence[Measured], setting: Setting, trials: int) -> Tally:
-    """Return the tally of so many trials; its processes are pairs."""
+    """Return the tally of this many trials, with pairs as its processes."""
     generator = random.Random(0)  # noqa: S311  draws
     tally = Tally()
     for _ in range(trials):
@@ -129,12 +134,12 @@ def trials_of(pool: Sequence[Measured], setting: Setting, trials: int) -> Tally:
     return tally
 
 
-#: Case -> level -> what its trials came to.
+#: Case -> level -> the tally of its trials.
 Tallies = Dict[str, Dict[str, Tally]]
 
 
 def tallies_of(pool: Pool, figure: str, setting: Setting, trials: int) -> Tallies:
-    """Return what one figure says of every case at every level."""
+    """Return the tallies of one metric for every case and level."""
     return {
         case: {
             level: trials_of([measured(line, level, figure) for line in lines], setting, trials)
@@ -145,19 +150,19 @@ def tallies_of(pool: Pool, figure: str, setting: Setting, trials: int) -> Tallie
 
 
 def spread(lines: Sequence[Dict[str, Any]], figure: str) -> str:
-    """Return the standard deviation between pairs of equal code, as a text."""
+    """Return the standard deviation between pairs of equal code as text."""
     changes = [measured(line, EQUAL, figure).change for line in lines]
     known = [change for change in changes if change is not None]
     return f"{statistics.stdev(known):.1%}" if len(known) > 1 else "-"
 
 
 def cost(tally: Tally) -> str:
-    """Return how many trials stayed open, and how many pairs one took."""
+    """Return how many trials stayed open, and how many pairs a trial took."""
     return f"{tally.open_share} open, {tally.each:.1f} pairs"
 
 
 def case_rows(pool: Pool, tallies: Tallies) -> List[List[str]]:
-    """Return a row for each case: how it varies, and how often its time was judged slower."""
+    """Return a row for each case: its variation, and how often it was judged slower."""
     return [
         [
             short_name(case),
@@ -170,13 +175,13 @@ def case_rows(pool: Pool, tallies: Tallies) -> List[List[str]]:
 
 
 def row_of_all(figure: str, load: str, tallies: Tallies) -> List[str]:
-    """Return the row of all cases beside a load, judged by one figure."""
+    """Return the row of all cases under a load, judged by one metric."""
     totals = [sum_of(levels[level] for levels in tallies.values()) for level in SLOWDOWNS]
     return [figure, load, *(total.slower_share for total in totals), cost(totals[0])]
 
 
 def main() -> None:
-    """Read the command line, make the trials, print the tables in Markdown."""
+    """Run the simulations and print the tables in Markdown."""
     parser = Parser(description=(__doc__ or "").splitlines()[0])
     add_trial_options(parser, "collect_pairs.py", "pairs")
     parser.add_argument("--load", choices=LOADS, default="quiet", help="of each case (quiet)")
@@ -196,7 +201,7 @@ def main() -> None:
         for load, pool in pools.items()
         for figure in (TIME, CPU)
     }
-    print(f"{setting}, {options.trials} trials each; cases beside the load {options.load}\n")
+    print(f"{setting}, {options.trials} trials each; cases under the load {options.load}\n")
     head = ["case", "spread", "of CPU time", *(f"{text} slower" for text in SHOWN)]
     rows = case_rows(pools[options.load], found[TIME, options.load])
     print(markdown_table([*head, "of equal code"], rows) + "\n")

@@ -1,11 +1,11 @@
-"""How often does the gate cry wolf, and how often does it find what is slower?
+"""Simulate the gate: how often it calls equal code slower, and how often it finds slow code.
 
     python -m scripts.gate_study.study --pool=FILE
 
-Each trial draws a baseline and a candidate from the pool of fresh processes (collect.py), both from
-processes that followed each other, and lets the suite's own gate judge them, with as many fresh
-processes as it asks for. Next to it stands what pytest-benchmark's `--benchmark-compare-fail` says
-of the same baseline's first process and the same candidate's first.
+Each trial draws a baseline and a candidate from the pool of fresh processes (collect.py), each from
+consecutive processes. The suite's own gate judges them, with as many fresh processes as it asks
+for. The table also has the verdict of pytest-benchmark's `--benchmark-compare-fail` on the first
+process of the same baseline and the same candidate.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ import statistics
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
+import msgspec
+
 from ipubench.plugins.gate import rule as gate
 from ipubench.plugins.gate.metric_verdict import log_cost
-from ipubench.plugins.record.record import NAMESPACE, THROUGHPUT, sample_of, with_processes
+from ipubench.plugins.record.record import THROUGHPUT, sample_of, with_processes
+from ipubench.plugins.record.structs import Benchmark, Canary, Contention
 from ipubench.plugins.record.text import Parser
 from ipubench.plugins.record.verdict import PASS, REGRESSED
 from scripts.gate_study.pool import (
@@ -32,32 +35,33 @@ from scripts.gate_study.pool import (
 )
 from scripts.gate_study.tally import Tally, sum_of
 from scripts.markdown_table import markdown_row, markdown_table
+from tests.support.stored import a_benchmark
 
-#: pytest-benchmark's statistics, and the change that its users ask for.
+#: pytest-benchmark's statistics, and the change that its users usually choose.
 COMPARE_FAIL: Dict[str, Callable[[Sequence[float]], float]] = {
     "mean": statistics.fmean,
     "median": statistics.median,
     "min": min,
 }
 COMPARE_FAIL_THRESHOLD = 0.05
-#: Of the processors that the study ran on.
+#: The processors that the study ran on.
 CANARY = "arithmetic"
-#: Baselines of a case, of which the median is shown.
+#: The number of baselines per case; the table shows the median.
 STATED = 50
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What the user asks of the gate."""
+    """A user's settings of the gate."""
 
     threshold: float  # --gate
-    processes: int  # --processes of the baseline: one of the session's own, the others fresh
+    processes: int  # --processes of the baseline: the session's own, and fresh ones
     cap: int  # --gate-cap
     cases: int  # compared in a run
 
     @property
     def least(self) -> int:
-        """How many processes a trial needs: a baseline, and a candidate with its fresh ones."""
+        """How many processes a trial needs for the baseline and for the candidate."""
         return self.processes + self.cap + 1
 
     def __str__(self) -> str:
@@ -67,35 +71,21 @@ class Setting:
         )
 
 
-def benchmark_of(line: Dict[str, Any], level: str) -> Dict[str, Any]:
-    """Return a process of the pool as the journal has a measured case."""
+def benchmark_of(line: Dict[str, Any], level: str) -> Benchmark:
+    """Return a process of the pool in the form of a journal's case."""
     measured = line["levels"][level]
-    record = {
-        "config_hash": line["case"],
-        "effective_options": {},
-        "device": {"fingerprint": "pool"},
-        "conditions": {},
-        "effective": {},
-        "data": {},
-        "items_per_round": line["items_per_round"],
-        "throughput": {"unit": line["unit"]},
-        "canary": {"kind": CANARY, "seconds": measured["canaries"].get(CANARY, [])},
-        "time": "",
-        "compile": "fresh",
-        "compile_seconds": 0.0,
-        "latency": {"p99_ms": 0.0},
-        "memory": {"host_peak_rss_bytes": 0},
-        "contention": measured.get("contention", {}),
-    }
-    return {
-        "fullname": line["case"],
-        "stats": {"data": measured["seconds"], "iterations": 1},
-        "extra_info": {NAMESPACE: record},
-    }
+    return a_benchmark(
+        measured["seconds"],
+        line["items_per_round"],
+        config_hash=line["case"],
+        **{"throughput.unit": line["unit"]},
+        canary=Canary(CANARY, measured["canaries"].get(CANARY, []), "before each round"),
+        contention=msgspec.convert(measured.get("contention", {}), Contention),
+    )
 
 
 def draw(count: int, size: int, generator: random.Random) -> Sequence[int]:
-    """Return the numbers of processes of a pool of ``count`` that followed each other."""
+    """Return the numbers of consecutive processes of a pool of ``count``."""
     start = generator.randrange(count - size + 1)
     return range(start, start + size)
 
@@ -103,7 +93,7 @@ def draw(count: int, size: int, generator: random.Random) -> Sequence[int]:
 def draw_others(
     count: int, size: int, drawn: Sequence[int], generator: random.Random
 ) -> Sequence[int]:
-    """Return the same of processes that were not ``drawn``; after the last one comes the first."""
+    """Return numbers of consecutive processes that were not ``drawn``, wrapping around."""
     rest = [number for number in range(count) if number not in drawn]
     offset = generator.randrange(len(rest))
     return (rest[offset:] + rest[:offset])[:size]
@@ -129,7 +119,7 @@ class Study:
     ) -> Dict[str, Tally]:
         """Return the tallies of the gate and of each statistic of compare-fail.
 
-        The candidate's processes are of the ``other`` pool, where there is one.
+        The candidate's processes come from the ``other`` pool if there is one.
         """
         tallies = {name: Tally(independent=self.count / 2) for name in ("gate", *COMPARE_FAIL)}
         for _ in range(trials):
@@ -147,10 +137,10 @@ class Study:
                 tallies[name].count(REGRESSED if slower else PASS)
         return tallies
 
-    def _gate(self, tally: Tally, before: List[Dict[str, Any]], now: List[Dict[str, Any]]) -> None:
+    def _gate(self, tally: Tally, before: List[Benchmark], now: List[Benchmark]) -> None:
         asked: List[int] = []
 
-        def measure(number: int) -> Dict[str, Any]:
+        def measure(number: int) -> Benchmark:
             asked.append(number)
             return now[number]
 
@@ -159,7 +149,7 @@ class Study:
         tally.count(verdict.kind, len(asked))
 
     def stated(self, generator: random.Random) -> float:
-        """Return the median slow-down that the gate says it finds, over baselines of the pool."""
+        """Return the median slow-down that the gate claims to find, over baselines of the pool."""
         found = []
         for _ in range(STATED):
             chosen = draw(self.count, self.setting.processes, generator)
@@ -169,9 +159,9 @@ class Study:
         return statistics.median(found)
 
 
-def _seconds(benchmark: Dict[str, Any]) -> List[float]:
-    items: float = benchmark["extra_info"][NAMESPACE]["items_per_round"]
-    return [value / items for value in benchmark["stats"]["data"]]
+def _seconds(benchmark: Benchmark) -> List[float]:
+    items = benchmark.record.items_per_round
+    return [value / items for value in benchmark.stats.data]
 
 
 def spread(lines: List[Dict[str, Any]], level: str) -> float:
@@ -180,7 +170,7 @@ def spread(lines: List[Dict[str, Any]], level: str) -> float:
 
 
 def slowdown(lines: List[Dict[str, Any]], level: str) -> float:
-    """Return the median slow-down within a process: what the extra work really cost."""
+    """Return the median slow-down within a process: the real effect of the extra work."""
     pairs = zip(_costs(lines, level), _costs(lines, EQUAL))
     return math.expm1(statistics.median(now - before for now, before in pairs))
 
@@ -192,7 +182,7 @@ def _costs(lines: List[Dict[str, Any]], level: str) -> List[float]:
 
 
 def main() -> None:
-    """Read the command line, make the trials, print the tables in Markdown."""
+    """Run the simulations and print the tables in Markdown."""
     parser = Parser(description=(__doc__ or "").splitlines()[0])
     add_trial_options(parser, "collect.py", "fresh processes")
     parser.add_argument("--processes", type=int, default=9, help="of the baseline (9)")
@@ -203,7 +193,7 @@ def main() -> None:
 
 
 def report(pool: Pool, setting: Setting, trials: int) -> None:
-    """Print what the gate found, and what compare-fail would have said."""
+    """Print the results of the gate and of compare-fail."""
     generator = random.Random(0)  # noqa: S311  draws
     found: Dict[str, Dict[str, Dict[str, Tally]]] = {}
     studies = {case: Study(lines, setting) for case, lines in pool.items()}

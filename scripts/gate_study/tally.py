@@ -1,4 +1,4 @@
-"""What many trials of the gate said, as shares with their intervals."""
+"""Counts verdicts over many trials, and their shares with confidence intervals."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Iterable, List, Tuple
 
 from ipubench.plugins.record.verdict import INCONCLUSIVE, REGRESSED
 
-#: Columns of the answers that are wrong, and of those that there were.
+#: The columns of wrong verdicts and of the trials that they are out of.
 WRONG_ANSWERS = (
     "equal called slower",
     "10% slower passed",
     "equal decided",
     "10% slower decided",
 )
-#: Of a binomial proportion: 95%, both sides.
+#: 95%, two-sided.
 NORMAL_QUANTILE = 1.96
 
 
 @dataclass
 class Tally:
-    """Counts of trials, and how many independent ones they amount to at the least."""
+    """Counts of trials, and the least number of independent trials they are worth."""
 
     trials: int = 0
     regressed: int = 0
@@ -30,7 +30,7 @@ class Tally:
     independent: float = 0.0
 
     def count(self, kind: str, processes: int = 0) -> None:
-        """Count a trial with this verdict, which took so many processes."""
+        """Count a trial with this verdict, which took this many processes."""
         self.trials += 1
         self.regressed += kind == REGRESSED
         self.inconclusive += kind == INCONCLUSIVE
@@ -38,33 +38,33 @@ class Tally:
 
     @property
     def each(self) -> float:
-        """How many processes a trial took."""
+        """How many processes a trial took on average."""
         return self.processes / self.trials
 
     @property
     def open_share(self) -> str:
-        """The share that was inconclusive, as a text."""
+        """The share of inconclusive trials as text."""
         return f"{self.inconclusive / self.trials:.0%}"
 
     @property
     def decided_share(self) -> str:
-        """The share that was not."""
+        """The share of decided trials as text."""
         return f"{1 - self.inconclusive / self.trials:.0%}"
 
     @property
     def slower_share(self) -> str:
-        """The share that was called slower, with its interval."""
+        """The share of *slower* verdicts, with its interval."""
         return share_text(self.regressed, self.trials, self.independent)
 
     @property
     def passed_share(self) -> str:
-        """The share that was neither called slower nor left open, with its interval."""
+        """The share of trials that were decided and not called slower, with its interval."""
         passed = self.trials - self.regressed - self.inconclusive
         return share_text(passed, self.trials, self.independent)
 
 
 def sum_of(tallies: Iterable[Tally]) -> Tally:
-    """Return the tally of all together."""
+    """Return the sum of tallies."""
     total = Tally()
     for tally in tallies:
         total.trials += tally.trials
@@ -76,7 +76,7 @@ def sum_of(tallies: Iterable[Tally]) -> Tally:
 
 
 def wrong_answers(equal: Tally, slower: Tally) -> List[str]:
-    """Return the cells of WRONG_ANSWERS: trials of equal code and of code that is 10 % slower."""
+    """Return the cells of WRONG_ANSWERS: for equal code and for code that is 10 % slower."""
     return [
         equal.slower_share,
         slower.passed_share,
@@ -92,7 +92,7 @@ def share_text(count: int, trials: int, independent: float) -> str:
 
 
 def wilson(share: float, independent: float) -> Tuple[float, float]:
-    """Return Wilson's 95% interval of a share, if ``independent`` trials had been made."""
+    """Return Wilson's 95% interval of a share of ``independent`` trials."""
     z, p, n = NORMAL_QUANTILE, share, independent
     middle = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))

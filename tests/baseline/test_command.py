@@ -10,11 +10,12 @@ from typing import Any, Dict, List
 import pytest
 
 from ipubench.plugins.baseline.commands import run_path, suite_root
-from ipubench.plugins.baseline.entries import Benchmark, key_of
+from ipubench.plugins.baseline.entries import key_of
 from ipubench.plugins.baseline.store import load_all, write
-from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.structs import Benchmark, as_plain
 from tests.support.baselines import A, B, Shell, document, entry, load
 from tests.support.harness import Started
+from tests.support.stored import changed
 
 
 @pytest.mark.entry_point
@@ -49,7 +50,7 @@ def test_show_a_case_has_its_configuration_and_each_process(shell: Shell) -> Non
     assert "batch_size 8" in outcome.text and B not in outcome.text
     assert [line.split()[-1] for line in outcome.lines[-3:]] == ["no", "yes", "yes"]
     (only,) = shell.json("show", "main", "bench_x[a]")
-    assert only == load(shell.path("main"))[A]
+    assert only == as_plain(load(shell.path("main"))[A])
 
 
 def output_of(shell: Shell, **where: Any) -> subprocess.Popen[bytes]:
@@ -168,20 +169,19 @@ def test_prune_takes_out_the_cases_that_no_longer_exist(shell: Shell) -> None:
     """gamma needs IPUs, alpha-bs4 is an inner sweep point, and options change a case's name."""
     names = ["gamma-pod4-inference-synthetic", "alpha-bs4-synthetic", "beta-synthetic-noise0.02"]
     names += ["renamed-synthetic", "c-noise0.02"]
-    entries = [entry(name) for name in names]
-    for benchmark, name in zip(entries, names):
-        benchmark["fullname"] = f"bench_fake.py::bench_fake[{name}]"
-    *kept, renamed, gone = entries
-    gone["fullname"] = "bench_fake.py::bench_gone[c-noise0.02]"
-    for benchmark in (kept[2], gone):
-        record_of(benchmark)["overrides"] = ["noise"]
-    shell.store("main", *entries)
+    *kept, renamed, _ = (
+        changed(entry(name), {"fullname": f"bench_fake.py::bench_fake[{name}]"}) for name in names
+    )
+    made = {"record.overrides": ["noise"]}
+    kept[2] = changed(kept[2], made)
+    gone = changed(entry(), {**made, "fullname": "bench_fake.py::bench_gone[c-noise0.02]"})
+    shell.store("main", *kept, renamed, gone)
     outcome = shell.alone("prune", "main", "--dry-run").assert_code(0)
     for benchmark in (renamed, gone):
-        outcome.line(f"  {benchmark['fullname']}")
+        outcome.line(f"  {benchmark.fullname}")
     assert len(load(shell.path("main"))) == 5
     shell.alone("prune", "main").assert_code(0).line("2 cases were pruned")
-    assert set(load(shell.path("main"))) == {benchmark["fullname"] for benchmark in kept}
+    assert set(load(shell.path("main"))) == {benchmark.fullname for benchmark in kept}
 
 
 def test_prune_of_a_suite_that_cannot_be_collected_changes_nothing(shell: Shell) -> None:
@@ -214,14 +214,13 @@ def test_diff_says_what_the_gate_says(shell: Shell) -> None:
 
 
 def test_a_case_made_by_options_is_missing_only_with_its_bench_function(shell: Shell) -> None:
-    made, gone = entry("a-noise0.02"), entry("c-noise0.02")
-    gone["fullname"] = "bench_gone.py::bench_gone[c-noise0.02]"
-    for benchmark in (made, gone):
-        record_of(benchmark)["overrides"] = ["noise"]
+    options = {"record.overrides": ["noise"]}
+    made = changed(entry("a-noise0.02"), options)
+    gone = changed(entry(), {**options, "fullname": "bench_gone.py::bench_gone[c-noise0.02]"})
     shell.store("before", entry("a"), made, gone)
     shell.store("now", entry("a"))
     found = kinds(shell.json("diff", "before", "now"))
-    assert found == {A: "not judged", gone["fullname"]: "missing"}
+    assert found == {A: "not judged", gone.fullname: "missing"}
 
 
 def test_diff_takes_the_entry_of_the_same_machine_and_configuration(shell: Shell) -> None:
@@ -238,8 +237,8 @@ def test_diff_takes_the_entry_of_the_same_machine_and_configuration(shell: Shell
 
 def other(function: str, case: Benchmark) -> Benchmark:
     """Return the case of this name of another bench function."""
-    name = record_of(case)["name"]
-    return {**case, "fullname": f"{function}.py::{function}[{name}]"}
+    name = case.record.name
+    return changed(case, {"fullname": f"{function}.py::{function}[{name}]"})
 
 
 def test_entries_of_one_name_are_told_apart(shell: Shell) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any
 
 import pytest
 
@@ -18,9 +18,11 @@ from ipubench.plugins.baseline.entries import (
     replaced,
     unproven,
 )
-from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.structs import Accepted, Spec
+from ipubench.plugins.record.verdict import Verdict
 from ipubench.plugins.run.results import SessionResults
 from tests.support.baselines import A, entry
+from tests.support.stored import changed
 
 
 @pytest.mark.parametrize(
@@ -50,42 +52,40 @@ def test_the_newest_entry_of_a_case_is_the_latest_in_time() -> None:
 
 
 def test_an_entry_remembers_what_was_accepted_before_it_in_order_of_time() -> None:
-    def accepted(month: int) -> Dict[str, Any]:
-        return {"reason": "x", "change": month, "time": f"2026-{month:02}-01T00:00:00Z"}
+    def accepted(month: int, again: int = 0) -> Accepted:
+        return Accepted("x", f"2026-{again or month:02}-01T00:00:00Z", month)
 
-    old, new, other = entry(), entry(slower=2), entry(machine="cpu/y")
-    record_of(old)["accepted"] = [accepted(3), accepted(1)]
-    former = entry(config_hash="g")
-    record_of(former)["accepted"] = [accepted(5)]
-    again = {**accepted(1), "time": "2026-04-01T00:00:00Z"}  # the same run was promoted twice
-    record_of(new)["accepted"] = [accepted(2), accepted(3), again]
-    new["extra_info"]["own"] = old["extra_info"]["own"] = "a test's"
+    own, other = {"extra_info.others": {"own": "a test's"}}, entry(machine="cpu/y")
+    old = changed(entry(), {**own, "record.accepted": [accepted(3), accepted(1)]})
+    former = changed(entry(config_hash="g"), {"record.accepted": [accepted(5)]})
+    # The same run was promoted twice.
+    thrice = [accepted(2), accepted(3), accepted(1, again=4)]
+    new = changed(entry(slower=2), {**own, "record.accepted": thrice})
     kept, untouched = replaced([other, former, old], [new])
-    assert as_promoted(kept, "main")["extra_info"]["own"] == "a test's"
-    assert record_of(kept)["accepted"] == [accepted(month) for month in (1, 2, 3, 5)]
-    assert record_of(kept)["throughput"] == record_of(new)["throughput"]
+    assert as_promoted(kept, "main").extra_info.others == {"own": "a test's"}
+    assert kept.record.accepted == [accepted(month) for month in (1, 2, 3, 5)]
+    assert kept.record.throughput == new.record.throughput
     assert untouched == other
 
 
 def test_a_run_keeps_its_credible_cases_with_all_their_processes() -> None:
     results = SessionResults()
     for name, implausible in (("a", False), ("b", True)):
-        benchmark = entry(name)
-        record_of(benchmark).update(implausible=implausible)
-        del record_of(benchmark)["processes"]
-        results.benchmarks[benchmark["fullname"]] = benchmark
+        changes = {"record.implausible": implausible, "record.processes": ()}
+        own = {"extra_info.others": {"own": "a test's"}}
+        benchmark = changed(entry(name), {**changes, **own})
+        results.benchmarks[benchmark.fullname] = benchmark
     results.fresh[A] = [entry(slower=2)]
-    results.benchmarks[A]["extra_info"]["own"] = "a test's"
     (kept,) = measured(results)
-    assert kept["extra_info"]["own"] == "a test's"
-    assert kept["fullname"] == A
-    assert [process["fresh"] for process in record_of(kept)["processes"]] == [False, True]
+    assert kept.extra_info.others == {"own": "a test's"}
+    assert kept.fullname == A
+    assert [process.fresh for process in kept.record.processes] == [False, True]
 
 
 def test_what_is_unproven_is_what_failed_for_another_reason_than_its_speed() -> None:
     results = SessionResults(
         benchmarks={name: entry() for name in ("good", "wrong", "slow", "wrong and judged")},
-        verdicts={"slow": {"kind": "regressed"}, "wrong and judged": {"kind": "pass"}},
+        verdicts={"slow": Verdict("regressed"), "wrong and judged": Verdict("pass")},
         outcomes={
             "good": "passed",
             "wrong": "failed",
@@ -98,12 +98,15 @@ def test_what_is_unproven_is_what_failed_for_another_reason_than_its_speed() -> 
 
 
 def test_a_case_made_by_options_is_gone_with_its_function_and_a_command_with_its_file() -> None:
-    stored = [entry(f"{name}-noise0.02") for name in "abc"]
-    for number, benchmark in enumerate(stored):
-        record_of(benchmark)["overrides"] = ["noise"]
-        benchmark["fullname"] = benchmark["fullname"].replace("bench_x[", f"bench_{number}[")
-    spec = entry("command")
-    record_of(spec)["spec"] = {}
-    spec["fullname"] = "benchmarks.yml::bench_spec[command]"
-    there = {benchmark["fullname"].replace("-noise0.02", "") for benchmark in stored[1:]}
+    stored = [
+        changed(
+            entry(),
+            {"fullname": f"bench_x.py::bench_{n}[{n}-noise0.02]", "record.overrides": ["noise"]},
+        )
+        for n in range(3)
+    ]
+    facts = Spec("command", "", (), 1.0, None)
+    command = {"record.spec": facts, "fullname": "benchmarks.yml::bench_spec[command]"}
+    spec = changed(entry(), command)
+    there = {benchmark.fullname.replace("-noise0.02", "") for benchmark in stored[1:]}
     assert gone([*stored, spec], there) == [stored[0]]

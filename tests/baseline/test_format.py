@@ -7,8 +7,9 @@ import json
 import math
 import os
 import re
+import sys
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -25,7 +26,9 @@ from ipubench.plugins.baseline.runs import read_run
 from ipubench.plugins.baseline.store import load_all, save
 from ipubench.plugins.benchmarks_yml.results import column_lines, csv_text
 from ipubench.plugins.gate import rule as gate
-from ipubench.plugins.record.record import SCALARS, THROUGHPUT, processes_of, record_of
+from ipubench.plugins.record.files import json_text
+from ipubench.plugins.record.record import SCALARS, THROUGHPUT, processes_of
+from ipubench.plugins.record.structs import as_plain
 from ipubench.plugins.record.verdict import COMPARED, Verdict
 from ipubench.plugins.report.markdown import markdown
 from ipubench.plugins.report.page import page
@@ -33,34 +36,15 @@ from ipubench.plugins.report.terminal import summary
 from ipubench.plugins.run.results import Recording, SessionResults
 from ipubench.plugins.selection.selected import Selection
 from ipubench.plugins.web.templates import is_installed
+from scripts.schema import SCHEMA, schema
 from tests.support.baselines import A, document, entry, load
 from tests.support.reports import EXPORTS
+from tests.support.stored import changed, record_of
 
 
-def test_the_schema_describes_the_newest_format() -> None:
-    schema = json.loads(form.SCHEMA.read_text())
-    form._validator().check_schema(schema)
-    assert schema["properties"]["ipubench"]["properties"]["format"]["const"] == form.FORMAT
-
-
-def test_the_quick_check_of_numbers_says_what_the_library_says() -> None:
-    from jsonschema import Draft202012Validator
-
-    schema = json.loads(form.SCHEMA.read_text())
-    for value in (1, 0.5, 1e30, 1e-30, 1e-31, 0, -1, 1e31, True, "1", None, [1], 10**400):
-        damaged = {**document(entry()), "ipubench": {"format": 2}}
-        (benchmark,) = damaged["benchmarks"]
-        record = record_of(benchmark)
-        places: List[Any] = [
-            (benchmark["stats"]["data"], 1),
-            (record, "items_per_round"),
-            (record, "compile_seconds"),
-            (record["throughput"], "median"),
-        ]
-        for holder, key in places:
-            sound, holder[key] = holder[key], value
-            assert bool(form.problems(damaged)) != Draft202012Validator(schema).is_valid(damaged)
-            holder[key] = sound
+@pytest.mark.skipif(sys.version_info < (3, 9), reason="an older msgspec has another order")
+def test_the_schema_is_that_of_the_types() -> None:
+    assert SCHEMA.read_text() == json_text(schema()), "run `make schema`"
 
 
 @pytest.mark.parametrize(
@@ -78,7 +62,7 @@ def test_the_quick_check_of_numbers_says_what_the_library_says() -> None:
         (b'{"ipubench": {"format": true}, "benchmarks": []}', "not a baseline"),
         (b'{"ipubench": {"format": 99}, "benchmarks": []}', "format 99"),
         (b'{"ipubench": {"format": 1}, "benchmarks": [{}]}', "format 1"),
-        (b'{"ipubench": {"format": 2}, "benchmarks": [{}]}', "case number 1: 'fullname'"),
+        (b'{"ipubench": {"format": 2}, "benchmarks": [{}]}', "case number 1: .*`fullname`"),
     ],
 )
 def test_a_file_that_is_no_baseline_is_one_message(path: Path, content: Any, said: str) -> None:
@@ -92,23 +76,13 @@ def test_a_file_that_is_no_baseline_is_one_message(path: Path, content: Any, sai
     assert str(path) in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_a_file_in_which_all_is_wrong_is_refused_with_the_first_problems(path: Path) -> None:
-    stored = json.loads(path.read_text())
-    record_of(stored["benchmarks"][0])["processes"][0]["seconds"] = [-1] * 200_000
-    assert len(form.problems(stored)) == form.MOST_PROBLEMS
-
-
 def test_what_no_reader_would_take_is_not_written(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = path.read_text()
-    nothing = entry("b")
-    nothing["stats"]["data"] = []
-    no_figure = entry("b")
-    record_of(no_figure)["throughput"]["median"] = math.nan
-    for damaged, said in ((nothing, "stats.data"), (no_figure, "throughput.median")):
-        with pytest.raises(BaselineError, match=said):
-            save(path, document(damaged))
+    for place, value in (("stats.data", []), ("record.throughput.median", math.nan)):
+        with pytest.raises(BaselineError, match=place.partition("record.")[2] or place):
+            save(path, document(changed(entry("b"), {place: value})))
     for bound in ("MOST_BYTES", "MOST_VALUES"):
         with monkeypatch.context() as patch:
             patch.setattr(form, bound, 30)
@@ -153,9 +127,9 @@ def check_that_it_is_refused_or_serves(path: Path) -> None:
     rule = gate.Rule({THROUGHPUT: 0.05, **dict.fromkeys(SCALARS, 0.1)})
     found = differences(loaded, loaded, 0.05)
     report = Report.of(*read_run(path))
-    report.judge({one.key.nodeid: one.verdict.as_dict() for one in found})
+    report.judge({one.key.nodeid: one.verdict for one in found})
     config: Any = None
-    results = SessionResults({benchmark["fullname"]: benchmark for benchmark in loaded})
+    results = SessionResults({benchmark.fullname: benchmark for benchmark in loaded})
     assert summary(Recording(config, Selection({}, "cpu"), results=results), 80) or not loaded
     assert column_lines(loaded) is not None and csv_text(loaded) is not None
     exported = [make(report.document) for make in EXPORTS.values()]
@@ -169,51 +143,56 @@ def check_that_it_is_refused_or_serves(path: Path) -> None:
     assert list(show.overview(loaded)) or not loaded
 
 
-IPU: Dict[str, Any] = {"kind": "ipu", "name": "C600", "fingerprint": "ipu/C600"}
+IPU: Dict[str, Any] = {"kind": "ipu", "name": "C600", "fingerprint": "ipu/C600", "details": {}}
 RESNET: Dict[str, Any] = {"model": "resnet50", "mode": "inference", "system": "pod4"}
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "place"),
     [
-        ({"contention": {"enough": True}}, "contention: 'lost' is a dependency of 'enough'"),
-        ({"contention": {"enough": False, "lost": [0.5]}}, "'limit' is a dependency of"),
-        ({"contention": []}, "contention: [] is not of type 'object'"),
-        ({"data": {"corrupt": 3}}, "data.corrupt: 3 is not of type 'array'"),
-        ({"spec": {"entry": "x"}}, "spec: 'variant' is a required property"),
-        ({"rounds": {}, "implausible": True}, ""),
-        ({"effective": {"instances": 3}, "input": {"loader": None}, "compile": "cached"}, ""),
+        ({"contention": {"enough": True}}, "contention"),
+        ({"contention": {"enough": False, "lost": [0.5]}}, "contention"),
+        ({"contention": []}, "contention"),
+        ({"spec": {"entry": "x"}}, "spec"),
+        ({"rounds": {}}, "rounds"),
+        ({"config": None}, "config"),
+        ({"input": {"loader": None}}, "input.loader"),
+        ({"throughput": {}}, "throughput"),
+        ({"items_per_round": 0}, "items_per_round"),
+        ({"compile_seconds": -1}, "compile_seconds"),
+        ({"compile_seconds": True}, "compile_seconds"),
+        ({"time": "today"}, "time"),
+        ({"git": "../../evil"}, "git"),
+        ({"processes": [{}]}, "processes[0]"),
+        ({"device": "x" * 999}, "device"),
+        ({"processes": []}, ""),
+        ({"data": {"corrupt": 3}}, ""),
+        ({"effective": {"instances": 3}, "implausible": True, "compile": "cached"}, ""),
         ({"device": IPU, "config": {}}, ""),
         ({"device": IPU, "config": RESNET}, ""),
         ({"device": IPU, "config": {**RESNET, "micro_batch_size": 0, "group_dim": "x"}}, ""),
         ({"device": IPU, "config": {**RESNET, "system": None, "mode": "training"}}, ""),
-        ({"device": IPU, "config": {"model": []}, "framework": None}, ""),
-        ({"device": IPU, "config": None}, "config: None is not of type 'object'"),
-        ({"throughput": {}}, "throughput: 'unit' is a required property"),
-        ({"items_per_round": 0}, "items_per_round: 0 is less"),
-        ({"time": "today"}, "time: 'today' does not match"),
-        ({"git": "../../evil"}, "git: '../../evil' does not match"),
-        ({"processes": []}, "processes: []"),
-        ({"device": "x" * 999}, "device: ..."),
+        ({"device": IPU, "config": {"model": [], "mode": {}, "batch_size": "x"}}, ""),
+        ({"config": {"data": [], "instances": "many", "name": 3}}, ""),
     ],
 )
-def test_what_a_reader_needs_is_there_or_is_said(
-    path: Path, changes: Dict[str, Any], said: str
+def test_what_a_reader_needs_is_there_or_its_place_is_said(
+    path: Path, changes: Dict[str, Any], place: str
 ) -> None:
     stored = json.loads(path.read_text())
-    record = record_of(stored["benchmarks"][0])
+    record = stored["benchmarks"][0]["extra_info"]["ipubench"]
     record["throughput"]["unit"] = "images/s"
     record.update(copy.deepcopy(changes))
     path.write_text(json.dumps(stored))
-    if said:
-        with pytest.raises(BaselineError, match=re.escape(said)) as caught:
+    if place:
+        with pytest.raises(BaselineError, match=re.escape(f"{A}: {place}: ")) as caught:
             load(path)
-        assert A in str(caught.value) and len(str(caught.value)) < 600
+        assert len(str(caught.value)) < 600
     check_that_it_is_refused_or_serves(path)
 
 
 def test_what_is_twice_or_of_no_calendar_is_damage(path: Path) -> None:
-    good = {**document(entry()), "ipubench": {"format": 2}}
+    good = as_plain(document(entry()))
     damaged: Dict[str, Any]
     for damaged in (
         {**good, "benchmarks": 2 * good["benchmarks"]},
@@ -228,10 +207,16 @@ def test_what_is_twice_or_of_no_calendar_is_damage(path: Path) -> None:
 @given(data=st.data())
 def test_any_damage_is_one_message_or_no_damage(path: Path, data: st.DataObject) -> None:
     """Replace or drop any one value of a good file."""
-    new = {**document(entry(processes=2)), "ipubench": {"format": 2}}
+    new = as_plain(document(entry(processes=2)))
     new["machine_info"] = {}
     record_of(new["benchmarks"][0]).update(
-        compute={"flops_per_item": 1e6, "achieved": 1e9, "peak": 2e9, "share": 0.5},
+        compute={
+            "flops_per_item": 1e6,
+            "achieved": 1e9,
+            "peak": 2e9,
+            "share": 0.5,
+            "copy_peak_bytes_per_s": None,
+        },
         input={"loader": 1e3, "model": 1e4, "unit": "items/s", "limit": "loader"},
         framework="torch",
         contention={"lost": [0.0] * 5 + [0.5], "limit": 0.02, "enough": True, "kept": [True] * 6},
@@ -255,11 +240,11 @@ def test_any_damage_is_one_message_or_no_damage(path: Path, data: st.DataObject)
         ended=2.0,
         selected=[A],
         outcomes={A: "passed"},
-        verdicts={A: Verdict("pass", change=0.1, processes=3).as_dict()},
+        verdicts={A: Verdict("pass", change=0.1, processes=3)},
         exit_code=0,
     )
-    new["ipubench"] = {"format": 2, "runs": [facts.as_dict()]}
-    assert not form.problems(new)
+    new["ipubench"] = {"format": 2, "runs": [as_plain(facts)]}
+    assert form.checked(new)
     good = copy.deepcopy(new)
     node: Any = good
     while True:

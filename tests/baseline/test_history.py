@@ -22,6 +22,7 @@ from ipubench.plugins.gate.shown_throughput import throughput_of
 from ipubench.plugins.record.host_process import short_revision
 from tests.support.baselines import A, Shell, document, entry
 from tests.support.harness import Project
+from tests.support.stored import changed
 
 
 def series(levels: List[float], runs: int, spread: float, seed: int = 1) -> List[float]:
@@ -115,14 +116,12 @@ def test_equal_configuration_and_machine_make_one_trend_in_order_of_time() -> No
 
 
 def test_a_run_counts_with_the_processes_that_decide() -> None:
-    run = entry(processes=5)
-    own, disturbed, *others = run["extra_info"]["ipubench"]["processes"]
-    own["seconds"] = disturbed["seconds"] = [0.5] * 5
-    disturbed.update(clean=False, lost=0.5)
-    for process, seconds in zip(others, (0.1, 0.11, 0.12)):
-        process["seconds"] = [seconds] * 5
+    seconds = (0.5, 0.5, 0.1, 0.11, 0.12)
+    each = {f"record.processes.{n}.seconds": [value] * 5 for n, value in enumerate(seconds)}
+    disturbed = {"record.processes.1.lost": 0.5, "record.processes.1.clean": False}
+    run = changed(entry(processes=5), {**each, **disturbed})
     (point,) = trends.trends_of([run])[0].points
-    assert point.throughput == throughput_of(run)["median"] == pytest.approx(80 / 0.11, rel=0.01)
+    assert point.throughput == throughput_of(run).median == pytest.approx(80 / 0.11, rel=0.01)
     assert (point.low, point.high) == pytest.approx((80 / 0.12, 80 / 0.1))
 
 

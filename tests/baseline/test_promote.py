@@ -10,12 +10,14 @@ from typing import Any, Dict
 
 import pytest
 
-from ipubench.plugins.baseline.entries import Benchmark
+from ipubench.plugins.baseline.format import Document
 from ipubench.plugins.baseline.run_facts import RunFacts
 from ipubench.plugins.baseline.store import load_all, save, write
-from ipubench.plugins.record.record import processes_of, record_of
+from ipubench.plugins.record.structs import Benchmark
+from ipubench.plugins.record.verdict import Verdict
 from tests.support.baselines import A, B, Shell, document, entry, load
 from tests.support.harness import Project
+from tests.support.stored import changed
 
 SYNTHETIC = "bench_fake.py::bench_fake[beta-synthetic]"
 GENERATED = "bench_fake.py::bench_fake[beta-generated]"
@@ -91,11 +93,11 @@ def test_a_regressed_run_is_promoted_only_where_each_case_is_accepted_with_a_rea
     outcome.line("--accept: no case of the run matches *nobody*")
     stored = load(shell.path("main"))
     for nodeid, benchmark in before.items():
-        ratio = record_of(stored[nodeid])["throughput"]["median"]
-        assert ratio < 0.9 * record_of(benchmark)["throughput"]["median"]
-    (kept,) = record_of(stored[SYNTHETIC])["accepted"]
-    assert kept["reason"] == "the result was wrong = too fast"
-    assert -0.2 < kept["change"] < -0.1
+        ratio = stored[nodeid].record.throughput.median
+        assert ratio < 0.9 * benchmark.record.throughput.median
+    (kept,) = stored[SYNTHETIC].record.accepted
+    assert kept.reason == "the result was wrong = too fast"
+    assert kept.change is not None and -0.2 < kept.change < -0.1
     shell("show", "main", "beta-synthetic").line("-16.7%, the result was wrong = too fast")
 
 
@@ -137,7 +139,7 @@ def test_promote_keeps_a_run_for_the_history_also_where_it_refuses_it(
     for _ in range(2):  # once, however often it is tried
         shell("promote", regressed, "main", "--history=kept").assert_code(4)
         (file,) = (shell.folder / "kept").glob("*/*.json")
-    assert len(load(file)) == 2 and record_of(load(file)[SYNTHETIC]).get("accepted") is None
+    assert len(load(file)) == 2 and not load(file)[SYNTHETIC].record.accepted
     accept = ["--accept", "*=a better result"]
     shell("promote", regressed, "main", "--history=kept", *accept).assert_code(0)
     trends = shell("history", "beta-synthetic", "--folder=kept").assert_code(0)
@@ -175,14 +177,14 @@ def test_promote_keeps_the_entries_of_cases_that_were_not_measured_well(
     accepted = load(shell.path("main"))
     assert accepted[SYNTHETIC] != before[SYNTHETIC]
     # What passed needs no acceptance.
-    assert [name for name, one in accepted.items() if "accepted" in record_of(one)] == [SYNTHETIC]
+    assert [name for name, one in accepted.items() if one.record.accepted] == [SYNTHETIC]
 
 
 def test_promote_leaves_out_what_no_gate_could_judge_by(shell: Shell) -> None:
     """An entry of disturbed processes would leave each later run open, and so stay for ever."""
     report = shell.folder / "report.json"
-    disturbed = entry("a", slower=2)
-    processes_of(disturbed)[0].update(clean=False, lost=0.5)
+    others = {"record.processes.0.lost": 0.5, "record.processes.0.clean": False}
+    disturbed = changed(entry("a", slower=2), others)
     save(report, document(entry("b"), disturbed))
     outcome = shell("promote", "./report.json", "main").assert_code(0)
     outcome.line("1 disturbed, not promoted: ")
@@ -194,8 +196,8 @@ def test_promote_leaves_out_what_no_gate_could_judge_by(shell: Shell) -> None:
     shell("promote", "./report.json", "another").assert_code(1)
     assert not shell.path("another").exists()
     # What a clean run finds replaces it, although compared with it nothing is known.
-    facts = RunFacts(outcomes={A: "passed"}, verdicts={A: {"kind": "inconclusive"}}, exit_code=0)
-    write(report, {**document(entry("a")), "ipubench": {"runs": [facts.as_dict()]}})
+    facts = RunFacts(outcomes={A: "passed"}, verdicts={A: Verdict("inconclusive")}, exit_code=0)
+    write(report, Document.of(document(), [entry("a")], [facts]))
     shell("promote", "./report.json", "main").assert_code(0)
     assert load(shell.path("main"))[A] == entry("a")
 

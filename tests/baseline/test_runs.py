@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any, Dict, Optional
 
 import pytest
 
-from ipubench.plugins.baseline.format import BaselineError
+from ipubench.plugins.baseline.format import BaselineError, Document
 from ipubench.plugins.baseline.rows import Report, exit_code, headline
 from ipubench.plugins.baseline.run_facts import RunFacts, lost, superseded, worst_run
 from ipubench.plugins.baseline.runs import joined, read_run
+from ipubench.plugins.record.verdict import Verdict
 from ipubench.plugins.report.__main__ import main as report_command
 from tests.support.baselines import Shell
 from tests.support.harness import Outcome, Project, run_here
@@ -210,7 +212,7 @@ def test_a_damaged_verdict_is_one_message(shards: Path, tmp_path: Path) -> None:
     for line in ({"kind": 3}, {"kind": "pass", "change": "x"}, {"kind": "pass", "also": [{}]}, []):
         added = json.dumps({"type": "verdict", "case": SYNTHETIC, "verdict": line})
         (tmp_path / "run.jsonl").write_text(f"{journal.read_text()}{added}\n")
-        with pytest.raises(BaselineError, match="is damaged: ipubench.runs.0.verdicts"):
+        with pytest.raises(BaselineError, match=re.escape(f"is damaged: {SYNTHETIC}: ")):
             read_run(tmp_path / "run.jsonl")
 
 
@@ -236,7 +238,7 @@ def test_a_later_run_replaces_what_it_measured_again() -> None:
             "b": kind,
         }
     # Of two that say the same, the later one has the figures that a report shows.
-    passed = [facts(verdicts={"a": {"kind": "pass"}}, started=start) for start in (1.0, 2.0)]
+    passed = [facts(verdicts={"a": Verdict("pass")}, started=start) for start in (1.0, 2.0)]
     assert worst_run(passed)["a"] is passed[1]
 
 
@@ -250,7 +252,7 @@ def test_a_later_run_replaces_what_it_measured_again() -> None:
         (facts(exit_code=3), 1, "ended with exit code 3"),
         (facts(exit_code=143, selected=["a"]), 1, "was interrupted"),
         (facts(exit_code=2, selected=["a"], outcomes={"a": "passed"}), 1, "was interrupted"),
-        (facts(baseline="x", gate="gate 2%", verdicts={"a": {"kind": "pass"}}), 0, "1 pass"),
+        (facts(baseline="x", gate="gate 2%", verdicts={"a": Verdict("pass")}), 0, "1 pass"),
         (facts(exit_code=None, selected=["a"]), 1, "has no end"),
         (facts(exit_code=None), 1, "0 cases"),
         (lost("shard", "it is gone"), 4, "did not end well"),
@@ -259,7 +261,7 @@ def test_a_later_run_replaces_what_it_measured_again() -> None:
 def test_what_a_run_says_of_itself_decides_the_exit_code(
     run: RunFacts, code: int, words: str
 ) -> None:
-    report = Report.of({"benchmarks": []}, [run])
+    report = Report.of(Document(benchmarks=()), [run])
     rows = report.rows()
     assert exit_code(report, rows) == code
     assert words in " ".join([headline(report, rows), *report.problems])
@@ -285,7 +287,7 @@ def test_how_a_case_ended_is_its_verdict_unless_its_test_failed_for_another_reas
     run = facts(
         selected=["a"],
         outcomes={} if outcome is None else {"a": outcome},
-        verdicts={} if verdict is None else {"a": {"kind": verdict}},
+        verdicts={} if verdict is None else {"a": Verdict(verdict)},
     )
     assert run.kind_of("a") == kind
     assert worst_run([run]) == {"a": run}

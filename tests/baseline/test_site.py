@@ -16,10 +16,11 @@ from ipubench.plugins.baseline.__main__ import main
 from ipubench.plugins.baseline.site import anchor_of, file_of
 from ipubench.plugins.baseline.store import save
 from ipubench.plugins.baseline.trends import trends_of
-from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.structs import Accepted
 from tests.support.baselines import A, Shell, document, entry
 from tests.support.browser import Tab, chromium
 from tests.support.harness import Project
+from tests.support.stored import changed
 
 # It runs the suite, though no test of it has a project of its own.
 pytestmark = pytest.mark.suite
@@ -52,10 +53,8 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Shell:
             where: Dict[str, Any] = {"machine": machine, "time": time, "git": revision}
             a = entry("a", slower=noisy[0] * slower, processes=3, **where)
             if number == first:
-                record = a["extra_info"]["ipubench"]
-                record.update(
-                    accepted=[{"reason": "an older one"}, {"reason": REASON}], promoted="main"
-                )
+                accepted = [Accepted("an older one"), Accepted(REASON)]
+                a = changed(a, {"record.accepted": accepted, "record.promoted": "main"})
             where["time"] = time.replace("T00:00", "T00:01")  # a run measures its cases in turn
             others = [entry(case, slower=noisy[1], **where) for case in ("b", NASTY)]
             folder = project.folder / history.FOLDER / history.slug(machine)
@@ -102,7 +101,7 @@ def test_a_cases_page_has_its_runs_on_each_machine_and_what_was_decided(site: Pa
 
 def test_runs_in_another_unit_are_a_trend_of_their_own() -> None:
     runs = [entry(time=f"2026-01-0{day}T00:00:00Z") for day in (1, 2, 3)]
-    record_of(runs[1])["throughput"]["unit"] = "batches/s"
+    runs[1] = changed(runs[1], {"record.throughput.unit": "batches/s"})
     found = trends_of(runs)
     assert [(one.unit, len(one.points)) for one in found] == [("batches/s", 1), ("items/s", 2)]
     assert len(set(map(anchor_of, found))) == 2
@@ -110,15 +109,15 @@ def test_runs_in_another_unit_are_a_trend_of_their_own() -> None:
 
 def test_cases_of_one_name_in_two_files_are_told_apart(shell: Shell) -> None:
     runs = [entry("a"), entry("a"), entry("b")]
-    runs[1]["fullname"] = A.replace("bench_x.py", "other.py")
+    runs[1] = changed(runs[1], {"fullname": A.replace("bench_x.py", "other.py")})
     save(shell.folder / history.FOLDER / "machine" / "20260201T000000Z-x.json", document(*runs))
     shown = shell("history").assert_code(0)
-    assert [line.split()[0] for line in shown.lines[2:5]] == [A, "bench_x[b]", runs[1]["fullname"]]
+    assert [line.split()[0] for line in shown.lines[2:5]] == [A, "bench_x[b]", runs[1].fullname]
     shell("site", "pages").assert_code(0)
     text = (shell.folder / "pages" / "index.html").read_text(encoding="utf-8")
     found = re.findall("<small>([^<]*) · configuration", text)
     assert found == ["bench_x.py::bench_x", "bench_x", "other.py::bench_x"]
-    page = (shell.folder / "pages" / file_of(runs[1]["fullname"])).read_text(encoding="utf-8")
+    page = (shell.folder / "pages" / file_of(runs[1].fullname)).read_text(encoding="utf-8")
     assert "<p>other.py::bench_x</p>" in page
 
 

@@ -15,9 +15,9 @@ from ipubench.plugins.baseline import history, store
 from ipubench.plugins.baseline.entries import Key, key_of
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.store import baseline_path, load_all, save
-from ipubench.plugins.record.record import record_of
 from tests.support.baselines import A, B, document, entry, load
 from tests.support.harness import ROOT
+from tests.support.stored import changed
 
 
 def keys(path: Path) -> List[Key]:
@@ -42,25 +42,24 @@ def test_a_file_as_editors_of_windows_leave_it_is_loaded(path: Path) -> None:
 
 
 def test_a_benchmark_without_processes_stands_for_itself(path: Path) -> None:
-    fresh = entry("b")
-    (kept,) = record_of(fresh).pop("processes")
-    save(path, document(fresh))
-    assert record_of(load(path)[B])["processes"] == [kept]
+    (kept,) = entry("b").record.processes
+    save(path, document(changed(entry("b"), {"record.processes": ()})))
+    assert load(path)[B].record.processes == [kept]
 
 
 def test_a_failed_save_keeps_the_old_file(path: Path) -> None:
     before = path.read_text()
     with pytest.raises(TypeError):
-        save(path, {**document(entry()), "machine_info": {"x": object()}})
+        save(path, changed(document(entry()), {"machine_info": {"x": object()}}))
     assert path.read_text() == before
     assert {file.name for file in path.parent.iterdir()} <= {"main.json", ".main.json.lock"}
 
 
 def test_a_number_that_json_has_not_becomes_null(path: Path) -> None:
-    strange = entry()
-    record_of(strange)["counters"] = {"loss": math.nan, "losses": (math.inf, 1.0)}
+    counters = {"loss": math.nan, "losses": (math.inf, 1.0)}
+    strange = changed(entry(), {"record.counters": counters})
     save(path, document(strange))
-    assert record_of(load(path)[A])["counters"] == {"loss": None, "losses": [None, 1.0]}
+    assert load(path)[A].record.counters == {"loss": None, "losses": [None, 1.0]}
     assert "NaN" not in path.read_text() and "Infinity" not in path.read_text()
 
 

@@ -18,8 +18,9 @@ from ipubench.plugins.benchmarks_yml.cases import SpecConfig, Wanted, cases_of
 from ipubench.plugins.benchmarks_yml.command import needs
 from ipubench.plugins.benchmarks_yml.reader import read_entries
 from ipubench.plugins.benchmarks_yml.results import csv_text
-from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.structs import Spec
 from tests.support.harness import ROOT, Outcome, Project, run_pytest, start_pytest
+from tests.support.stored import a_benchmark, changed, record_of
 
 NEEDED = "pytest_benchmark.plugin"
 PROGRAM = """\
@@ -278,7 +279,8 @@ def test_the_gate_sees_a_slower_command(specs: Specs) -> None:
 
 def test_a_file_that_was_not_named_says_nothing_of_its_cases() -> None:
     one, other = (f"benchmarks.yml::bench_spec[{name}]" for name in ("one", "other"))
-    entry = {"fullname": one, "extra_info": {"ipubench": {"spec": {}}}}
+    spec = Spec("one", "", (), 1.0, None)
+    entry = changed(a_benchmark([1.0], spec=spec), {"fullname": one})
     assert not gone([entry], {"bench_fake.py::bench_fake[x]"})
     assert gone([entry], {other}) and not gone([entry], {one, other})
 

@@ -60,7 +60,6 @@ READERS: Dict[str, str] = {
     "fixtures/servers/triton/python_model.py": "the configuration that this run wrote",
     "models/torch/classification.py": "weights of the user, read without pickle",
     "plugins/baseline/collected.py": "the list that our own child wrote",
-    "plugins/baseline/format.py": "our own schema",
     "plugins/benchmarks_yml/command.py": "what the user's own command printed",
     "plugins/benchmarks_yml/metrics.py": "what the user's own command printed",
     "plugins/command_line/set_option.py": "our own table",

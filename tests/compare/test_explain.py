@@ -66,10 +66,10 @@ def test_cases_of_one_identifier_keep_their_traces(
     for nodeid in folders:
         item: Any = SimpleNamespace(config=config, nodeid=nodeid)
         found = explain.Profiler(item, case, run).explain(both=False)
-    traces = [*Path(found["folder"]).glob("here/*/net/trace.json")]
+    traces = [*Path(found.folder).glob("here/*/net/trace.json")]
     assert len(traces) == 2
     # A trace that cannot be read is named: TensorFlow's is for a person.
-    (note,) = found["notes"]
+    (note,) = found.notes
     assert any(str(trace.parent) in note for trace in traces)
 
 

@@ -15,9 +15,11 @@ from ipubench.plugins.compare.fresh_processes import (
     seconds_of_fresh,
     too_few,
 )
+from ipubench.plugins.record.structs import Benchmark, Contention
 from ipubench.plugins.run.gate_time import GateTime
 from ipubench.plugins.run.time_spent import TimeSpent
 from tests.support.command_line import given_options
+from tests.support.stored import a_benchmark, changed
 
 
 @pytest.fixture
@@ -68,12 +70,13 @@ class Measured(FreshProcesses):
         self.used = 0
         self._item = cast(Any, SimpleNamespace(config=config()))
 
-    def __call__(self, number: int) -> Optional[Dict[str, Any]]:
+    def __call__(self, number: int) -> Optional[Benchmark]:
         self.used = number
-        lost = [0.5] if self.how[number - 1] == "d" else []
-        kind = "cpu" if "w" in self.how else "ipu"
-        record = {"contention": {"enough": not lost, "lost": lost}, "device": {"kind": kind}}
-        return None if self.how[number - 1] == "-" else {"extra_info": {"ipubench": record}}
+        clean = self.how[number - 1] != "d"
+        contention = Contention(enough=clean, lost=[0.0 if clean else 0.5], limit=0.02)
+        kind = {"record.device.kind": "cpu" if "w" in self.how else "ipu"}
+        measured = changed(a_benchmark([0.1], contention=contention), kind)
+        return None if self.how[number - 1] == "-" else measured
 
 
 @pytest.mark.parametrize(

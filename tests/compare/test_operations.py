@@ -9,6 +9,7 @@ from typing import Any, Dict, List
 import pytest
 
 from ipubench.plugins.compare.operations import grown, operations_in
+from ipubench.plugins.record.structs import Operation
 
 
 def event(name: str, start: float, duration: float, **more: Any) -> Dict[str, Any]:
@@ -18,7 +19,7 @@ def event(name: str, start: float, duration: float, **more: Any) -> Dict[str, An
 
 
 def shares(folder: Path) -> Dict[str, Any]:
-    return {one["name"]: pytest.approx(one["share"]) for one in operations_in(folder)}
+    return {one.name: pytest.approx(one.share) for one in operations_in(folder)}
 
 
 def write(folder: Path, value: Any, name: str = "trace.json") -> None:
@@ -40,7 +41,7 @@ def test_an_operation_has_its_own_time_without_those_it_calls(tmp_path: Path) ->
         "aten::linear": 70 / 200, "aten::addmm": 70 / 200,
         "aten::empty": 10 / 200, "aten::relu": 50 / 200,
     }  # fmt: skip
-    seconds = {one["name"]: one["seconds"] for one in operations_in(tmp_path)}
+    seconds = {one.name: one.seconds for one in operations_in(tmp_path)}
     assert seconds["aten::addmm"] == pytest.approx(70e-6)
 
 
@@ -49,7 +50,7 @@ def test_where_a_gpu_worked_its_kernels_count(tmp_path: Path) -> None:
     events.append(event("Memcpy HtoD", 80, 10, cat="gpu_memcpy", tid="stream 7"))
     write(tmp_path, {"traceEvents": events})
     assert shares(tmp_path) == {"gemm": 0.75, "Memcpy HtoD": 0.25}
-    assert operations_in(tmp_path)[0]["seconds"] == pytest.approx(30e-6)
+    assert operations_in(tmp_path)[0].seconds == pytest.approx(30e-6)
 
 
 def test_nodes_of_onnx_runtime_count_by_their_type(tmp_path: Path) -> None:
@@ -65,7 +66,7 @@ def test_nodes_of_onnx_runtime_count_by_their_type(tmp_path: Path) -> None:
     ]
     write(tmp_path, events, "onnxruntime_2026.json")
     assert shares(tmp_path) == {"Conv": 0.8, "Relu": 0.2}
-    assert operations_in(tmp_path)[0]["seconds"] == pytest.approx(80e-6)
+    assert operations_in(tmp_path)[0].seconds == pytest.approx(80e-6)
 
 
 @pytest.mark.parametrize(
@@ -78,17 +79,17 @@ def test_a_trace_of_another_form_says_nothing(tmp_path: Path, content: bytes) ->
     assert operations_in(tmp_path / "none") == []
 
 
-def operations(**values: float) -> List[Dict[str, Any]]:
+def operations(**values: float) -> List[Operation]:
     whole = sum(values.values())
-    return [{"name": n, "share": v / whole, "seconds": v} for n, v in values.items()]
+    return [Operation(n, v / whole, v) for n, v in values.items()]
 
 
 def test_what_grew_most_comes_first_and_what_is_new_counts() -> None:
     before, now = operations(a=50, b=50), operations(a=50, b=60, c=80, d=1)
-    assert [one["name"] for one in grown(before, now)] == ["c"]
+    assert [one.name for one in grown(before, now)] == ["c"]
     (only,) = grown(operations(a=9, b=1), operations(a=9, b=3))
-    assert (only["before"], only["now"]) == (0.1, 0.25)
-    assert (only["seconds_before"], only["seconds_now"]) == (1, 3)
+    assert (only.before, only.now) == (0.1, 0.25)
+    assert (only.seconds_before, only.seconds_now) == (1, 3)
     # Everything slower by the same factor, and less than a hundredth: no share grew.
     assert grown(operations(a=1, b=2), operations(a=2, b=4)) == []
     assert grown(operations(a=1000, b=1000), operations(a=1000, b=1020)) == []

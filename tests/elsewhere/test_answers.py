@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Sequence, Union
 
 import pytest
 
@@ -10,20 +10,24 @@ from ipubench.fixtures.machine.process import LAST_LINES
 from ipubench.plugins.elsewhere import guarded_pytest
 from ipubench.plugins.elsewhere.place import HERE, Place
 from ipubench.plugins.elsewhere.remote_case import FreshError, Outcome, RemoteCase
+from ipubench.plugins.record.structs import Benchmark, as_plain
+from ipubench.plugins.run.lines import CaseLine, Damaged, JournalLine, OutcomeLine, lines_of
+from tests.support.stored import a_benchmark, changed
 
 CASE = "a.py::a"
 THERE = Place("python", [])
 NOISE = [f"noise {number}" for number in range(20)]
+MEASURED = changed(a_benchmark([1.0]), {"fullname": CASE})
 TOO_LONG = "it took too long and was ended"
 
 
 def measured(
     code: Optional[int],
     printed: List[str],
-    journal: List[Dict[str, Any]],
+    journal: Sequence[Union[JournalLine, Damaged]],
     place: Place,
     monkeypatch: pytest.MonkeyPatch,
-) -> Dict[str, Dict[str, Any]]:
+) -> Dict[str, Benchmark]:
     """Return what a run makes of a process that has ended so."""
     monkeypatch.setattr(RemoteCase, "run", lambda *_: Outcome(code, printed, journal))
     monkeypatch.setattr(RemoteCase, "most_seconds", 60.0)
@@ -66,10 +70,7 @@ def test_why_a_process_measured_nothing_is_one_line(
 def test_what_a_process_with_modules_of_another_checkout_measured_counts_for_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lines: List[Dict[str, Any]] = [
-        {"type": "case", "benchmark": {"fullname": CASE}},
-        {"type": "outcome", "case": CASE, "outcome": "passed"},
-    ]
+    lines: List[JournalLine] = [CaseLine(MEASURED), OutcomeLine(CASE, "passed")]
     with pytest.raises(FreshError, match="could not be measured again"):
         measured(guarded_pytest.USAGE_ERROR, [], lines, THERE, monkeypatch)
 
@@ -77,12 +78,21 @@ def test_what_a_process_with_modules_of_another_checkout_measured_counts_for_not
 def test_a_process_whose_test_fails_after_its_measurement_has_measured_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lines: List[Dict[str, Any]] = [
-        {"type": "case", "benchmark": {"fullname": CASE}},
-        {"type": "outcome", "case": CASE, "outcome": "failed", "why": "a wrong result"},
+    lines: List[JournalLine] = [
+        CaseLine(MEASURED),
+        OutcomeLine(CASE, "failed", why="a wrong result"),
     ]
     with pytest.raises(FreshError, match=r"a\.py::a .*\(exit code 1\); its") as told:
         measured(1, ["1 failed"], lines, HERE, monkeypatch)
     assert told.value.why == "a wrong result"
-    lines[1]["outcome"] = "passed"
-    assert measured(0, [], lines, HERE, monkeypatch) == {CASE: lines[0]["benchmark"]}
+    lines[1] = OutcomeLine(CASE, "passed")
+    assert measured(0, [], lines, HERE, monkeypatch) == {CASE: MEASURED}
+
+
+def test_a_record_that_cannot_be_read_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = as_plain(CaseLine(MEASURED))
+    del plain["benchmark"]["extra_info"]["ipubench"]["throughput"]["unit"]
+    lines = [*lines_of([plain]), OutcomeLine(CASE, "passed")]
+    with pytest.raises(FreshError) as told:
+        measured(0, [], lines, THERE, monkeypatch)
+    assert "benchmark.extra_info.ipubench.throughput" in told.value.why

@@ -17,11 +17,13 @@ from ipubench.plugins.elsewhere import remote_case
 from ipubench.plugins.elsewhere.place import HERE, Place
 from ipubench.plugins.elsewhere.remote_case import CACHE, RemoteCase, child_environment
 from ipubench.plugins.elsewhere.revision import Revision
+from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.run.results import Recording, SessionResults
 from ipubench.plugins.selection.selected import Selection
 from tests.run.test_interruption import is_running
 from tests.support.command_line import given_options
 from tests.support.harness import QUIETLY, Project
+from tests.support.stored import a_benchmark
 
 WITH_CHILDREN = """
 import subprocess, sys, time
@@ -91,7 +93,7 @@ def test_a_plugin_of_the_run_is_one_of_its_fresh_processes(project: Project) -> 
     assert (project.folder / "extra.log").read_text() == 2 * "loaded\n"
 
 
-def run_in(folder: Path, first: Optional[Dict[str, Any]] = None, **options: Any) -> Recording:
+def run_in(folder: Path, first: Optional[Benchmark] = None, **options: Any) -> Recording:
     """Stand for a run that began in ``images`` of a project."""
     given = {
         **dict.fromkeys(MEASURING_OPTIONS),
@@ -145,7 +147,7 @@ def test_the_command_of_a_fresh_process_measures_as_its_run_does(
 
 def test_a_fresh_process_may_take_long_but_not_for_ever() -> None:
     spent = {"build": 1.0, "compile": 2.0, "rounds": 64.0}
-    benchmark = {"extra_info": {"ipubench": {"spent": spent}}}
+    benchmark = a_benchmark([1.0], spent=spent)
     folder = Path("/")
     assert RemoteCase(run_in(folder), "a.py::a").most_seconds == 600 + 10 * 5
     assert RemoteCase(run_in(folder, wait_for_quiet=120.0), "a.py::a").most_seconds == 770

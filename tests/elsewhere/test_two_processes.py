@@ -24,6 +24,8 @@ from ipubench.plugins.elsewhere.alternating import (
 from ipubench.plugins.elsewhere.guarded_pytest import USAGE_ERROR
 from ipubench.plugins.elsewhere.remote_case import FreshError, RemoteCase
 from ipubench.plugins.gate.adjacent import AdjacentRounds
+from ipubench.plugins.record.structs import Benchmark, as_plain
+from tests.support.stored import a_benchmark
 
 #: What each side of a test answers, and in which order they were asked.
 Asked = List[Tuple[str, str, Any]]
@@ -124,7 +126,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
     def directed(case: RemoteCase, name: str, _: Path) -> Side:
         items = 8.0 if name == HERE else 4.0
-        record = {"extra_info": {"ipubench": {"items_per_round": items}}}
+        record = as_plain(a_benchmark([1.0], items))
         given = {**answers, "record": record, **OTHERS.get(name, {})}
         return Side(name, found, given, given.get("code", 0))
 
@@ -139,7 +141,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 OTHERS: Dict[str, Dict[str, Any]] = {}
 
 
-def benchmarks(here_first: bool, rounds: AdjacentRounds) -> List[Dict[str, Any]]:
+def benchmarks(here_first: bool, rounds: AdjacentRounds) -> List[Benchmark]:
     """Return the benchmarks of a pair that has taken turns."""
     run: Any = SimpleNamespace(cpus=frozenset())
     case = RemoteCase(run, "bench.py::a")
@@ -153,7 +155,7 @@ def test_both_record_what_ended_the_rounds_in_the_order_of_the_pair(asked: Asked
     recorded = [(name, argument) for name, order, argument in asked if order == "record"]
     assert recorded == [(THERE, "precision"), (HERE, "precision")]
     assert (rounds.items_here, rounds.items_there) == (8.0, 4.0)
-    assert here["extra_info"]["ipubench"]["items_per_round"] == 8.0 and there != here
+    assert here.record.items_per_round == 8.0 and there != here
     assert {name for name, order, _ in asked if order == "stop"} == {HERE, THERE}
 
 

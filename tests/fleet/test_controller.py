@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, List, Optional, Tuple
 from unittest import mock
 
 import pytest
@@ -17,6 +17,7 @@ from ipubench.plugins.fleet.distribution import Distribution
 from ipubench.plugins.fleet.local_workers import LocalWorkers
 from ipubench.plugins.fleet.worker import Relay, Worker
 from ipubench.plugins.fleet.xdist_adapter import why_lost
+from ipubench.plugins.run.lines import OutcomeLine
 from ipubench.plugins.run.results import Recording
 from ipubench.plugins.selection.selected import Selection
 from ipubench.plugins.state import run_key
@@ -249,9 +250,9 @@ def test_each_line_travels_once_with_the_next_report() -> None:
     worker = Worker.__new__(Worker)
     run = recording(SimpleNamespace())
     run.journal, worker.config = Relay(Path("run.jsonl")), run.config
-    line: Dict[str, Any] = {"type": "outcome", "case": "one", "outcome": "passed"}
+    line = {"type": "outcome", "case": "one", "outcome": "passed"}
     reports = [SimpleNamespace(user_properties=[]) for _ in range(3)]
-    run.add(line)
+    run.add(OutcomeLine("one", "passed"))
     worker.pytest_runtest_logreport(reports[0])
     run.closing.append("compiled, not run")
     worker.pytest_runtest_logreport(reports[1])

@@ -17,6 +17,7 @@ import pytest
 from ipubench.plugins.baseline.entries import place_of
 from ipubench.plugins.baseline.history import FOLDER
 from ipubench.plugins.baseline.store import load_all
+from ipubench.plugins.run.lines import lines_of
 from ipubench.plugins.run.results import SessionResults
 from tests.support.fleet import as_host, hosts_file, hosts_of
 from tests.support.harness import (
@@ -63,7 +64,7 @@ def figures(benchmarks: List[Dict[str, Any]]) -> Dict[str, Any]:
 
 def outcomes(project: Project) -> Dict[str, str]:
     """Return case -> how it ended, of the latest run."""
-    return SessionResults.of(project.journal()).outcomes
+    return SessionResults.of(lines_of(project.journal())).outcomes
 
 
 def test_a_fleet_gives_the_table_the_journal_and_the_baseline_of_a_serial_run(

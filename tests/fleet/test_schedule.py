@@ -5,12 +5,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, Dict, List, Set, Tuple
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ipubench.fixtures.case.cases import case_key
 from ipubench.plugins.fleet.schedule import Placing, Schedule, Task, sharing
+from tests.support.stored import a_benchmark, changed
 
 NAMES = ("a", "b", "c", "d")
 
@@ -141,13 +141,12 @@ def item(nodeid: str, ipus: int = 0) -> Any:
     return SimpleNamespace(nodeid=nodeid, stash={case_key: SimpleNamespace(config=config)})
 
 
-def test_a_case_goes_where_it_exists_has_its_devices_and_was_measured_before(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    entry_key = "ipubench.plugins.fleet.schedule.key_of"
-    monkeypatch.setattr(entry_key, lambda entry: SimpleNamespace(fingerprint=entry["of"]))
+def test_a_case_goes_where_it_exists_has_its_devices_and_was_measured_before() -> None:
     hosts = {name: facts(of, "m", name) for name, of in zip("abc", ("old", "new", "new"))}
-    entries = [{"fullname": "one", "of": "new"}, {"fullname": "two", "of": "gone"}]
+    entries = [
+        changed(a_benchmark([1.0]), {"fullname": name, "record.device.fingerprint": of})
+        for name, of in (("one", "new"), ("two", "gone"))
+    ]
     collected = {"a": ["one", "two"], "b": ["one"], "c": ["one", "two"]}
     placing = Placing(collected, {"a": 4, "b": 1, "c": 4}, hosts, entries)
     every, both = frozenset("abc"), frozenset("ac")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 import pytest
+from msgspec import to_builtins
 
 from ipubench.plugins.elsewhere.alternating import HERE, THERE
 from ipubench.plugins.gate import paired
@@ -43,7 +44,7 @@ def pair(number: int, rng: random.Random, load: str = "quiet") -> Dict[str, Any]
     """Return a line of a pool whose processes differ by half a percent."""
     own = rng.gauss(0, 0.005)
     levels = {
-        level: rounds(float(level), own, rng, load != "quiet").as_dict() for level in SLOWDOWNS
+        level: to_builtins(rounds(float(level), own, rng, load != "quiet")) for level in SLOWDOWNS
     }
     line = {"type": "pair", "case": CASE, "items_per_round": 8, "unit": "items", "load": load}
     return {

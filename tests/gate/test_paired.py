@@ -29,7 +29,9 @@ from ipubench.plugins.gate.paired import (
 )
 from ipubench.plugins.gate.rule import DETECTABLE_CHANGE
 from ipubench.plugins.record.record import THROUGHPUT
+from ipubench.plugins.record.structs import Benchmark, Contention
 from ipubench.plugins.record.verdict import INCONCLUSIVE, PASS, UNJUDGED
+from tests.support.stored import a_benchmark, changed
 
 DIFFERENCES = st.lists(st.floats(-1, 1), min_size=4, max_size=14)
 quick = settings(database=None)
@@ -202,26 +204,10 @@ def test_false_alarms_and_power_with_a_known_noise(cases: int, found: float) -> 
     assert simulated(0.10, cases)["regressed"] == pytest.approx(1)
 
 
-def benchmark(seconds: float, latency: float = 1.0, **record: Any) -> Dict[str, Any]:
-    """Return a benchmark with what a comparison reads."""
-    full: Dict[str, Any] = {
-        "config_hash": "abc",
-        "device": {"fingerprint": "cpu"},
-        "effective_options": {},
-        "conditions": {},
-        "effective": {"precision": "float32"},
-        "data": {"mode": "synthetic"},
-        "throughput": {"unit": "items/s", "median": 8 / seconds},
-        "items_per_round": 8.0,
-        "canary": {"seconds": [0.001]},
-        "compile": "fresh",
-        "compile_seconds": 2.0,
-        "latency": {"p99_ms": latency},
-        "memory": {"host_peak_rss_bytes": 1000},
-        "time": "",
-        **record,
-    }
-    return {"extra_info": {"ipubench": full}, "stats": {"data": [seconds] * 20, "iterations": 1}}
+def benchmark(seconds: float, latency: Any = 1.0, **record: Any) -> Benchmark:
+    """Return a benchmark of equal rounds of eight items."""
+    usual = {"effective": {"precision": "float32"}, "latency.p99_ms": latency}
+    return a_benchmark([seconds] * 20, 8.0, **{**usual, **record})
 
 
 def in_order(pairs: List[Any]) -> List[Sides]:
@@ -257,7 +243,7 @@ def test_what_the_pairs_leave_open_is_inconclusive() -> None:
 def test_without_a_threshold_the_change_is_shown() -> None:
     found = judged([(benchmark(0.2), benchmark(0.1))] * 4, {})
     assert (found.kind, found.change) == ("not judged", pytest.approx(-0.5))
-    assert math.isnan(found.threshold) and math.isnan(found.allowed)
+    assert found.threshold is None and found.allowed is None
 
 
 def test_another_metric_can_decide() -> None:
@@ -266,9 +252,9 @@ def test_another_metric_can_decide() -> None:
     found = judged(sides, {"throughput": 0.05, "latency_p99": 0.1})
     assert (found.kind, found.metric) == ("regressed", "latency_p99")
     (latency,) = found.also
-    assert (latency["before"], latency["now"]) == (pytest.approx(1), pytest.approx(2))
-    assert latency["change"] == pytest.approx(1)
-    assert (latency["low"], latency["high"]) == (pytest.approx(1), pytest.approx(1))
+    assert (latency.before, latency.now) == (pytest.approx(1), pytest.approx(2))
+    assert latency.change == pytest.approx(1)
+    assert (latency.low, latency.high) == (pytest.approx(1), pytest.approx(1))
 
 
 def test_a_metric_that_a_side_does_not_have_is_not_judged() -> None:
@@ -283,22 +269,22 @@ def test_a_metric_that_a_side_does_not_have_is_not_judged() -> None:
     assert not_judged(metrics, {"throughput": 0.05}) == []
 
 
-QUIET = {"lost": [0.0] * 20, "kept": [True] * 20, "enough": True, "limit": 0.02}
+QUIET = Contention(lost=[0.0] * 20, kept=[True] * 20, enough=True, limit=0.02)
 
 
 def test_whole_processes_in_two_states_are_not_compared() -> None:
     slow_copy, usual = (
-        benchmark(0.1, contention={**QUIET, "copy_ms": copy}) for copy in (2.0, 1.0)
+        benchmark(0.1, contention=changed(QUIET, {"copy_ms": copy})) for copy in (2.0, 1.0)
     )
     assert Sides(usual, usual).usable
     assert not Sides(slow_copy, usual).usable
     for lost in (0.0, 0.3):
-        unclear = benchmark(0.1, contention={**QUIET, "lost": [lost] * 20, "enough": False})
+        unclear = benchmark(0.1, contention=changed(QUIET, {"lost": [lost] * 20, "enough": False}))
         assert not Sides(unclear, usual).usable
 
 
 def test_the_canary_of_another_framework_changes_nothing() -> None:
-    slow_canary = benchmark(0.1, canary={"seconds": [0.5]})
+    slow_canary = benchmark(0.1, **{"canary.seconds": [0.5]})
     assert judged([(slow_canary, benchmark(0.1))] * 4, {"throughput": 0.02}).change == 0
 
 
@@ -312,10 +298,10 @@ def test_another_engine_is_named_and_compared() -> None:
     ("record", "reason"),
     [
         ({"config_hash": "x"}, "another configuration there"),
-        ({"device": {"fingerprint": "gpu"}}, "another device there (gpu)"),
-        ({"throughput": {"unit": "steps/s", "median": 1.0}}, "unit steps/s -> items/s"),
+        ({"device.fingerprint": "gpu"}, "another device there (gpu)"),
+        ({"throughput.unit": "steps/s"}, "unit steps/s -> items/s"),
         (
-            {"rounds": {"shortened": 0.25}},
+            {"rounds.shortened": 0.25},
             "requests sent at once (0.25 of those configured there, 1 here)",
         ),
     ],
@@ -327,9 +313,10 @@ def test_what_cannot_be_compared(record: Dict[str, Any], reason: str) -> None:
 
 
 def test_what_a_test_says_of_itself_is_compared_where_the_policy_names_it() -> None:
-    here, there = benchmark(0.1), benchmark(0.1)
-    here["extra_info"].update(batch_size=64, date="today")
-    there["extra_info"].update(batch_size=128, date="today")
+    here, there = (
+        changed(benchmark(0.1), {"extra_info.others": {"batch_size": size, "date": "today"}})
+        for size in (64, 128)
+    )
     assert incomparable(here, there) == incomparable(here, there, ["date"]) == []
     assert len(incomparable(here, there, ["batch_size", "date", "nothing"])) == 1
     assert len(judged([(here, there)] * 4, {"throughput": 0.02}).extra_info) == 1
@@ -337,23 +324,22 @@ def test_what_a_test_says_of_itself_is_compared_where_the_policy_names_it() -> N
 
 
 def test_other_items_and_settings_cannot_be_compared() -> None:
-    here = benchmark(0.1, items_per_round=64, rounds={"batches_per_step": 8})
-    longer = benchmark(0.2, items_per_round=128, rounds={"batches_per_step": 16})
-    larger = benchmark(0.1, items_per_round=128, rounds={"batches_per_step": 8})
+    def of(items: float, batches: int) -> Benchmark:
+        facts = {"items_per_round": items, "rounds.batches_per_step": batches}
+        return benchmark(0.1, **facts)
+
+    here, longer, larger = of(64, 8), of(128, 16), of(128, 8)
     assert incomparable(here, longer) == []
     assert len(incomparable(here, larger)) == 1
-    assert incomparable(here, benchmark(0.1, items_per_round=128)) == []  # it does not say
-    collected = {**here, "options": {"disable_gc": True, "timer": "a clock"}}
-    kept = {**here, "options": {"disable_gc": False, "timer": "another"}}
+    collected = changed(here, {"options": {"disable_gc": True, "timer": "a clock"}})
+    kept = changed(here, {"options": {"disable_gc": False, "timer": "another"}})
     assert len(incomparable(collected, kept)) == 1
     assert incomparable(collected, here) == incomparable(collected, collected) == []
 
 
 def test_latencies_of_calls_that_are_not_alike_are_not_judged() -> None:
-    def of(source: str) -> Dict[str, Any]:
-        made = benchmark(0.1)
-        made["extra_info"]["ipubench"]["latency"]["source"] = source
-        return made
+    def of(source: str) -> Benchmark:
+        return benchmark(0.1, **{"latency.source": source})
 
     thresholds = {"throughput": 0.05, "latency_p99": 0.1}
     for source, metrics in (("rounds", 2), ("single-batch calls", 2), ("calls of several", 1)):

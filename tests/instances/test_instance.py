@@ -125,7 +125,7 @@ def test_an_instance_is_told_its_place(listener: Listener) -> None:
 @pytest.mark.parametrize("token", ["guess", "token"])
 def test_a_run_that_does_not_know_it_gives_no_orders(listener: Listener, token: str) -> None:
     run = Run(listener, None)
-    with pytest.raises(CaseError, match="--instance"):
+    with pytest.raises(CaseError, match="--ipubench-instance"):
         Instance(run.address, {**ENVIRON, TOKEN_VARIABLE: token})
     run.join()
 
@@ -141,7 +141,7 @@ def test_who_is_no_run_gives_no_orders(words: bytes) -> None:
 
         thread = threading.Thread(target=answer)
         thread.start()
-        with pytest.raises(CaseError, match=f"^--instance={address}: "):
+        with pytest.raises(CaseError, match=f"^--ipubench-instance={address}: "):
             Instance(address, ENVIRON)
         thread.join()
 
@@ -149,7 +149,7 @@ def test_who_is_no_run_gives_no_orders(words: bytes) -> None:
 @pytest.mark.parametrize("missing", sorted(ENVIRON))
 def test_an_instance_is_started_by_a_run_alone(missing: str) -> None:
     environ = {name: value for name, value in ENVIRON.items() if name != missing}
-    with pytest.raises(CaseError, match="--instance"):
+    with pytest.raises(CaseError, match="--ipubench-instance"):
         Instance("127.0.0.1:1", environ)
 
 

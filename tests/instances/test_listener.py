@@ -100,7 +100,7 @@ def test_who_has_another_key_or_none_is_hung_up_on(listener: Listener) -> None:
 def test_of_too_many_that_are_silent_the_first_is_hung_up_on(
     listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listener, "MOST_PENDING", 2)
+    monkeypatch.setattr("ipubench.fixtures.instances.listener.MOST_PENDING", 2)
     crowd = [knock(listener) for _ in range(3)]
     while crowd[0].recv(100):
         pass

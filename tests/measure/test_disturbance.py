@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, List
 from unittest import mock
 
 import pytest
+from msgspec import to_builtins
+from msgspec.structs import astuple
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.devices.fake import TAKEN_VARIABLE, FakeDevice
@@ -15,6 +17,7 @@ from ipubench.plugins.measure import disturbance
 from ipubench.plugins.measure.disturbance import Disturbance, is_enough, wait_for_quiet
 from ipubench.plugins.measure.rounds import Limits, Rounds
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
+from ipubench.plugins.record.structs import Quiet
 
 
 def measured(device: FakeDevice, limits: Limits, each: float = 0.1) -> Any:
@@ -39,10 +42,10 @@ def test_disturbed_rounds_are_left_out_and_made_up_for(monkeypatch: pytest.Monke
     assert 1.5 <= sum(clean) < 1.7  # half the budget
     assert sum(seconds) > 3 and rounds.stopped_by == "budget"
     record = rounds.disturbance.describe(seconds, True)
-    assert record["clean"] == len(clean)
-    assert len(record["lost"]) == len(record["cpu_seconds"]) == len(seconds)
+    assert record.clean == len(clean)
+    assert len(record.lost) == len(record.cpu_seconds) == len(seconds)
     # Of each three rounds' five tenths of a second two were taken.
-    assert record["by_others"] == pytest.approx(0.4, abs=0.02)
+    assert record.by_others == pytest.approx(0.4, abs=0.02)
 
 
 @pytest.mark.parametrize(("taken", "clean"), [("0", 5), ("0.5", 0)])
@@ -56,9 +59,9 @@ def test_rounds_that_were_watched_as_a_whole_share_what_was_taken(
     device.work(1)
     watching.read()
     record = watching.describe_at_once(5)
-    assert record["lost"] == pytest.approx([float(taken)] * 5)
-    assert (record["clean"], record["enough"]) == (clean, bool(clean))
-    assert record["kept"] == [bool(clean)] * 5
+    assert record.lost == pytest.approx([float(taken)] * 5)
+    assert (record.clean, record.enough) == (clean, bool(clean))
+    assert record.kept == [bool(clean)] * 5
 
 
 @pytest.mark.parametrize(
@@ -99,7 +102,7 @@ def test_the_record_has_what_each_counter_says_of_the_rounds() -> None:
         Reading(time=4.0, used=2.25, beside=0.25, stolen=0.5, ours=2.75, waited=1, throttled=0.5),
     ]
     counters: Any = SimpleNamespace(readings=readings, seconds=0.25)
-    assert Disturbance(counters).describe([2.0, 2.0], True) == {
+    assert to_builtins(Disturbance(counters).describe([2.0, 2.0], True)) == {
         "limit": 0.02,
         "lost": [0.0, 0.625],
         "cpu_seconds": [0.5, 1.25],
@@ -117,10 +120,10 @@ def test_the_record_has_what_each_counter_says_of_the_rounds() -> None:
 
 def test_a_system_that_tells_nothing_says_so() -> None:
     nothing = Disturbance(None)
-    assert "does not count" in nothing.describe_at_once(3)["unknown"]
+    assert "does not count" in nothing.describe_at_once(3).unknown
     nothing.read()
     assert nothing.clean([1.0, 2.0]) == [1.0, 2.0]
-    assert "does not count" in nothing.describe([1.0, 2.0], True)["unknown"]
+    assert "does not count" in nothing.describe([1.0, 2.0], True).unknown
 
 
 class Uncounted(FakeDevice):
@@ -155,7 +158,7 @@ class Neighbour(FakeDevice):
         self.elsewhere = elsewhere
         self.share = share
 
-    def wait(self, most_seconds: float) -> Dict[str, Any]:
+    def wait(self, most_seconds: float) -> Quiet:
         """Wait until it is quiet, on its own clock; return what the record says of it."""
         clock = SimpleNamespace(monotonic=lambda: self.clock.now, sleep=lambda seconds: None)
         with mock.patch.object(disturbance, "time", clock):
@@ -186,7 +189,7 @@ class Neighbour(FakeDevice):
     ],
 )
 def test_a_case_waits_until_the_machine_is_quiet_or_so_long(device: Neighbour, found: Any) -> None:
-    assert tuple(device.wait(5.5).values()) == found
+    assert astuple(device.wait(5.5)) == found
 
 
 def watched(copies: List[float]) -> Disturbance:
@@ -210,5 +213,5 @@ def test_rounds_in_another_state_of_the_machine_are_left_out() -> None:
     assert found.kept(7) == [True, False, False, False, True, True, True]
     assert found.clean([0.1, 0.2, 0.2, 0.2, 0.11, 0.12, 0.13]) == [0.1, 0.11, 0.12, 0.13]
     record = found.describe([0.1] * 7, True)
-    assert (record["clean"], record["copy_ms"]) == (4, 0.52)
-    assert record["copies_ms"] == [0.5, 0.48, 1.0, 0.9, 0.52, 0.5, 0.55, 0.5]
+    assert (record.clean, record.copy_ms) == (4, 0.52)
+    assert record.copies_ms == [0.5, 0.48, 1.0, 0.9, 0.52, 0.5, 0.55, 0.5]

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ipubench.plugins.record.files import read_lines
-from ipubench.plugins.record.record import ITSELF, of_test, record_of
+from ipubench.plugins.record.record import ITSELF, of_test
+from ipubench.plugins.run.lines import read_lines
 from ipubench.plugins.run.results import SessionResults
 from tests.support.baselines import load
 from tests.support.own_project import INI, OwnProject
+from tests.support.stored import record_of
 
 FEW = ("--budget=0.02", "--target-precision=50%")
 
@@ -92,8 +93,8 @@ def test_each_result_of_a_test_is_a_case(own: OwnProject, workers: Any) -> None:
     own.write(HEAD + MANY)
     own.run(*FEW, *workers).assert_code(1)
     results = results_of(own)
-    found = {name.split("::")[1]: record_of(one) for name, one in results.benchmarks.items()}
-    assert {key: record["name"] for key, record in found.items()} == {
+    found = {name.split("::")[1]: one.record for name, one in results.benchmarks.items()}
+    assert {key: record.name for key, record in found.items()} == {
         "test_many[1-a-b]": "test_many-1-a-b",
         "test_many[1-sort]": "test_many-1-sort",
         "test_many[2-a-b]": "test_many-2-a-b",
@@ -104,10 +105,10 @@ def test_each_result_of_a_test_is_a_case(own: OwnProject, workers: Any) -> None:
         "test_late_meter": "test_late_meter",
         "test_fails": "test_fails",
     }
-    assert found["test_many[2-sort]"]["rounds"]["batches_per_step"] == 5
-    assert found["test_many[2-sort]"]["effective"]["measured_by"] == ITSELF
-    assert "measured_by" not in found["test_late"]["effective"]
-    assert found["test_late_meter"]["throughput"]["unit"] == "sums/s"
+    assert found["test_many[2-sort]"].rounds.batches_per_step == 5
+    assert found["test_many[2-sort]"].effective["measured_by"] == ITSELF
+    assert "measured_by" not in found["test_late"].effective
+    assert found["test_late_meter"].throughput.unit == "sums/s"
     assert set(results.selected) == set(results.benchmarks) == set(results.outcomes)
     failed = {key for key, outcome in results.outcomes.items() if outcome == "failed"}
     assert failed == {"tests/test_own.py::test_fails"}
@@ -119,7 +120,7 @@ def test_they_are_stored_and_compared(own: OwnProject) -> None:
     words = (*FEW, "-k", "unnamed or late", "--keep-disturbed", "--processes=2")
     own.run(*words, "--baseline-save=main").assert_code(0)
     stored = load(own.folder / "baselines" / "main.json")
-    kept = {name.split("::")[1]: len(record_of(one)["processes"]) for name, one in stored.items()}
+    kept = {name.split("::")[1]: len(one.record.processes) for name, one in stored.items()}
     assert set(kept) == {"test_unnamed", "test_unnamed[2]", "test_late", "test_late_meter"}
     assert min(kept.values()) >= 2  # as many more as others disturb
     own.write((HEAD + MANY).replace("    make_bench()(work)\n", ""))
@@ -129,9 +130,9 @@ def test_they_are_stored_and_compared(own: OwnProject) -> None:
     assert set(results.verdicts) == {
         f"tests/test_own.py::{name}" for name in kept if "late" in name
     }
-    assert results.end["missing"] == []
+    assert results.end.missing == []
     own.run(*FEW, "-k", "unnamed", "--baseline=main", "--gate=99%")
-    assert results_of(own).end["missing"] == ["tests/test_own.py::test_unnamed[2]"]
+    assert results_of(own).end.missing == ["tests/test_own.py::test_unnamed[2]"]
 
 
 EXTRA = """
@@ -163,9 +164,11 @@ def test_what_is_noted_after_the_measurement_is_kept(own: OwnProject) -> None:
     (journal,) = results_of(own).benchmarks.values()
     (stored,) = load(own.folder / "baselines" / "main.json").values()
     for benchmark in (journal, stored):
-        extra = {**benchmark["extra_info"]}
-        del extra["ipubench"]
-        assert extra == {"before": 1, "machine_state": {"hot": True}, "in_fixture": None}
+        assert benchmark.extra_info.others == {
+            "before": 1,
+            "machine_state": {"hot": True},
+            "in_fixture": None,
+        }
     (theirs,) = json.loads((own.folder / "own.json").read_text())["benchmarks"]
     assert theirs["extra_info"]["machine_state"] == {"hot": True}
 

@@ -16,6 +16,7 @@ from ipubench.plugins.measure.latency_and_input import (
     of_rounds,
 )
 from ipubench.plugins.record.record import ONE_BATCH, SEVERAL_BATCHES
+from ipubench.plugins.record.structs import Latency
 
 QUIET, DISTURBED = [0.010] * 4, [0.500] * 4
 
@@ -35,7 +36,7 @@ def step() -> Reporting:
     return Reporting.__new__(Reporting)  # nothing of it runs
 
 
-def described(step: Any, kept: List[bool], batches: int) -> Any:
+def described(step: Any, kept: List[bool], batches: int) -> Latency:
     step.batches_per_step = batches
     return describe_latency(step, [0.04, 2.0, 0.04], kept, 4, False, time.perf_counter, 1.0)
 
@@ -43,8 +44,8 @@ def described(step: Any, kept: List[bool], batches: int) -> Any:
 def test_values_of_disturbed_rounds_do_not_count(step: Reporting) -> None:
     step.reported = [9.0] * 4 + QUIET + DISTURBED + QUIET  # after a warm-up
     found = described(step, [True, False, True], 4)
-    assert (found["p50_ms"], found["p99_ms"], found["samples"]) == (10.0, 10.0, 8)
-    assert described(step, [True] * 3, 4)["samples"] == 12
+    assert (found.p50_ms, found.p99_ms, found.samples) == (10.0, 10.0, 8)
+    assert described(step, [True] * 3, 4).samples == 12
 
 
 @pytest.mark.parametrize(
@@ -63,8 +64,8 @@ def test_batches_are_timed_alone_where_a_call_may_run_one(
     vars(step).update(batches_per_step=5, **change)
     clock, rounds = step.device.clock, [0.2, 0.2, 0.2]
     found = describe_latency(step, rounds, [True] * 3, 0, from_throughput, clock, 5.1)
-    assert (found["source"], found["samples"]) == (source, samples)
-    assert found["p50_ms"] == pytest.approx(p50_ms)
+    assert (found.source, found.samples) == (source, samples)
+    assert found.p50_ms == pytest.approx(p50_ms)
 
 
 @pytest.mark.parametrize(("call", "source"), [(5e-8, SEVERAL_BATCHES), (1e-5, ONE_BATCH)])
@@ -77,8 +78,8 @@ def test_the_timer_is_no_part_of_the_latency_of_short_calls(call: float, source:
         return step.device.clock()
 
     found = describe_latency(step, [0.1] * 3, [True] * 3, 0, False, clock, 1.0)
-    assert (found["source"], found["samples"]) == (source, 200)
-    assert found["p50_ms"] == pytest.approx(1000 * call, rel=0.03)
+    assert (found.source, found.samples) == (source, 200)
+    assert found.p50_ms == pytest.approx(1000 * call, rel=0.03)
     assert step.batches_per_step == 1 << 20
 
 
@@ -87,9 +88,9 @@ def test_the_slower_of_loader_and_model_limits(loading: float, limit: str) -> No
     step = FakeStep(FakeDevice(0), ArrayFeed("real", ()), 0.02, loader_seconds=loading)
     found = describe_input(step, 8, "images", step.device.clock)
     assert found is not None
-    assert (found["unit"], found["limit"]) == ("images/s", limit)
-    assert found["loader"] == pytest.approx(8 / loading)
-    assert found["model"] == pytest.approx(400)
+    assert (found.unit, found.limit) == ("images/s", limit)
+    assert found.loader == pytest.approx(8 / loading)
+    assert found.model == pytest.approx(400)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from tests.support.harness import (
     run_command,
 )
 from tests.support.own_project import INI, WORK, OwnProject, git
+from tests.support.stored import changed
 
 TESTS = """
 import asyncio
@@ -141,7 +142,7 @@ def test_tests_of_pytest_benchmark_and_callables_are_recorded(own: OwnProject) -
         / records["test_meter"]["rounds"]["batches_per_step"]
     )
     assert ratio == 2000
-    outcome.line("  test_work ")
+    outcome.line("test_work (calls/s) ")
     outcome.line("10 passed, 2 deselected")
 
 
@@ -153,7 +154,7 @@ def test_fresh_processes_measure_as_the_command_line_says(own: OwnProject) -> No
     own.work.write_text(WORK.replace("2000", "6000"))
     outcome = own.run(*words, "--baseline=main", "--gate=10%")
     # Otherwise our meter would measure again, which is incomparable.
-    said = outcome.line("  test_work ")
+    said = outcome.line("test_work (calls/s) ")
     assert "regressed" in said or "inconclusive" in said, outcome.text
     (record,) = own.records().values()
     assert record["extra_info"]["ipubench"]["effective"]["measured_by"] == "pytest-benchmark"
@@ -215,7 +216,7 @@ def test_a_revision_of_a_project_that_only_uses_the_suite(own: OwnProject) -> No
     (own.folder / "pytest.ini").write_text(INI + "pythonpath = src\n")
     git(own.folder, "commit", "-q", "-m", "found by pytest", "pytest.ini")
     outcome = own.run(*words, alone=True)
-    said = outcome.line("  test_work ")
+    said = outcome.line("test_work (calls/s) ")
     assert "regressed" in said or "inconclusive" in said, outcome.text
     outcome.line("the same versions; commit ")
     assert "alternating processes" not in outcome.text  # but rounds in turns
@@ -363,13 +364,13 @@ def test_prune_collects_with_the_options_of_the_project(own: OwnProject) -> None
     (own.folder / "pytest.ini").write_text(
         INI.replace("--strict", "-k nothing_at_all --lf --strict")
     )
-    kept, gone = entry("a"), entry("b")
-    kept["fullname"], gone["fullname"] = SORTED, SORTED.replace("sort-", "gone-")
+    names = (SORTED, SORTED.replace("sort-", "gone-"))
+    kept, gone = (changed(entry(), {"fullname": name}) for name in names)
     stored = own.folder / "baselines" / "main.json"
     save(stored, document(kept, gone))
     words = ("ipubench.plugins.baseline", "prune", "main")
     outcome = run_command(own.folder, own.environment, *words).assert_code(0)
-    assert outcome.lines == [f"  {gone['fullname']}", "1 case was pruned"], outcome.text
+    assert outcome.lines == [f"  {gone.fullname}", "1 case was pruned"], outcome.text
     assert set(load(stored)) == {SORTED}
 
 

@@ -92,7 +92,7 @@ def test_a_ceiling_beside_other_programs_accuses_nobody(
     peaks = Peaks(None, "cpu/x", device.clock, lambda: Disturbance.of(device))
     facts, found = describe_compute(peaks, step, 20.0, 1.0, 1.0)
     assert found is implausible
-    assert facts.get("peak_disturbed", False) is not implausible
+    assert facts.peak_disturbed is not implausible
     assert len(made) == 1 + (1 if implausible else TRIES)
 
 
@@ -107,7 +107,7 @@ def test_a_ceiling_that_was_too_low_accuses_nobody() -> None:
 
     step = Slow(device, ArrayFeed("synthetic", ()), 0.1)
     facts, found = describe_compute(Peaks(None, "cpu/x", device.clock), step, 20.0, 1.0, 1.0)
-    assert (facts["peak"], facts["share"], found) == (40.0, 0.5, False)
+    assert (facts.peak, facts.share, found) == (40.0, 0.5, False)
 
 
 @pytest.mark.parametrize(("exact", "implausible"), [(True, True), (False, False)])
@@ -122,7 +122,7 @@ def test_work_with_shortcuts_may_exceed_the_ceiling(exact: bool, implausible: bo
     peaks = Peaks(None, "cpu/x", step.device.clock)
     facts, found = describe_compute(peaks, step, 20.0, 1.0, 8.0)
     assert found is implausible
-    assert (facts["peak"], facts["share"], facts["weight_bytes_per_item"]) == (10.0, 2.0, 50.0)
+    assert (facts.peak, facts.share, facts.weight_bytes_per_item) == (10.0, 2.0, 50.0)
 
 
 def test_the_work_of_several_hosts_is_not_held_against_the_ceiling_of_one() -> None:
@@ -136,4 +136,4 @@ def test_the_work_of_several_hosts_is_not_held_against_the_ceiling_of_one() -> N
         plan = Plan(Launcher("mpirun", ("mpirun",), hosts), 2, (), 2, one_job=False)
         step = InstancesStep(one, plan, Members())  # type: ignore[arg-type]
         facts, implausible = describe_compute(peaks, step, 20.0, 1.0, 1.0)
-        assert (facts["peak"], facts["share"], implausible) == expected
+        assert (facts.peak, facts.share, implausible) == expected

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from ipubench.fixtures.data.feeds import ArrayFeed
 from ipubench.fixtures.servers.options import LoadOptions
 from ipubench.fixtures.servers.request_step import LEAST_EACH, RequestStep
-from ipubench.plugins.record.record import differences
+from ipubench.plugins.record.differences import differences
 from tests.support.harness import Project
-from tests.support.reports import benchmark
+from tests.support.stored import a_benchmark, changed
 
 
 class Requests(RequestStep):
@@ -99,8 +99,6 @@ def test_a_first_call_that_was_long_by_its_work_is_the_whole_warm_up(
 def test_requests_that_wait_at_once_are_compared_with_as_many(
     how: Optional[str], comparable: bool
 ) -> None:
-    one, other = (benchmark("alpha")["extra_info"]["ipubench"] for _ in range(2))
-    for record in (one, other):
-        record["effective"]["request_type"] = how
-    other["rounds"]["shortened"] = 0.5
-    assert (differences(one, other) == []) is comparable
+    one = a_benchmark([0.1], effective={"request_type": how})
+    other = changed(one, {"record.rounds.shortened": 0.5})
+    assert (differences(one.record, other.record) == []) is comparable

@@ -29,7 +29,7 @@ from typing import Callable, Counter, Dict, Iterator, List, NamedTuple, Optional
 from ipubench.fixtures.machine import scratch
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.store import load_all
-from ipubench.plugins.record.files import read_lines
+from ipubench.plugins.record.files import json_lines
 from ipubench.plugins.record.text import Parser
 from tests.support.fleet import hosts_file
 from tests.support.harness import QUIETLY, ROOT, Project
@@ -176,7 +176,7 @@ class Trial:
                     json.loads(text)
                 except ValueError:
                     yield f"{journal.name} has a damaged line"
-            lines = read_lines(journal)
+            lines = json_lines(journal)
             kept |= {
                 line["benchmark"]["name"].partition("[")[2][:-1]
                 for line in lines

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict
+from typing import Any
 
 import pytest
 
@@ -15,6 +15,7 @@ from ipubench.plugins.run import conditions
 from ipubench.plugins.run.conditions import apply_conditions, tune_allocator
 from tests.support.harness import ROOT
 from tests.support.repository import IDENTITY
+from tests.support.stored import a_benchmark
 
 # Counts the page faults of buffers that glibc maps anew each time unless it is told to keep them.
 FAULTS = """
@@ -98,15 +99,18 @@ def test_versions_name_what_is_installed() -> None:
 
 
 def test_the_software_of_two_results_differs_in_some_or_all_cases() -> None:
-    old: Dict[str, Any] = {
-        "versions": {"python": "3.11.2", "torch": "2.12.1"},
-        "git": "0123456789abcdef",
-    }
-    new = {"versions": {"python": "3.11.2", "torch": "2.13.0"}, "git": "fedcba9876543210-dirty"}
+    old, new, without = (
+        a_benchmark([1.0], versions={"python": "3.11.2", "torch": torch}, git=git).record
+        for torch, git in (
+            ("2.12.1", "0123456789abcdef"),
+            ("2.13.0", "fedcba9876543210-dirty"),
+            ("2.13.0", None),
+        )
+    )
     commit = "commit 0123456789ab -> fedcba987654-dirty"
     assert host_process.software_changes([(old, new)]) == f"torch 2.12.1 -> 2.13.0, {commit}"
     assert host_process.software_changes([(old, old)]) == host_process.software_changes([]) == ""
-    three = [(old, new), (old, old), (old, {**new, "git": None})]
+    three = [(old, new), (old, old), (old, without)]
     assert host_process.software_changes(three) == (
         f"torch 2.12.1 -> 2.13.0 (2 of 3 cases), {commit} (1 of 3 cases), "
         "commit 0123456789ab -> none (1 of 3 cases)"

@@ -7,7 +7,8 @@ from typing import Any, Dict, List
 import pytest
 
 from ipubench.plugins.record.record import ran_by, sample_of
-from tests.support.reports import benchmark
+from ipubench.plugins.record.structs import Canary, Contention
+from tests.support.stored import a_benchmark, changed
 
 
 @pytest.mark.parametrize(
@@ -26,13 +27,9 @@ from tests.support.reports import benchmark
 def test_an_engine_and_a_replaced_precision_are_named(
     effective: Dict[str, Any], asked: str, device: str, said: str
 ) -> None:
-    config = {"precision": asked}
-    record = {"effective": effective, "config": config, "device": {"kind": device}}
-    assert ran_by(record) == said
-
-
-def test_of_a_benchmark_without_a_record_nothing_is_said() -> None:
-    assert ran_by({}) == ""
+    config = {"record.config": {"precision": asked}, "record.device.kind": device}
+    measured = changed(a_benchmark([1.0], effective=effective), config)
+    assert ran_by(measured.record) == said
 
 
 @pytest.mark.parametrize(
@@ -42,14 +39,11 @@ def test_canaries_of_disturbed_rounds_are_left_out_and_no_others(
     when: str, kept: List[int]
 ) -> None:
     """As many canaries before all rounds as there are rounds are none of theirs."""
-    measured = benchmark("alpha", rounds=4)
-    record = measured["extra_info"]["ipubench"]
-    record["canary"] = {"seconds": [1.0, 2.0, 3.0, 4.0], "when": when}
-    record["contention"] = {
-        "lost": [0.0, 0.5, 0.0, 0.5],
-        "kept": [True, False, True, False],
-        "enough": True,
-    }
+    canary = Canary("arithmetic", [1.0, 2.0, 3.0, 4.0], when)
+    contention = Contention(
+        lost=[0.0, 0.5, 0.0, 0.5], limit=0.02, kept=[True, False, True, False], enough=True
+    )
+    measured = a_benchmark([0.1] * 4, canary=canary, contention=contention)
     sample = sample_of(measured, fresh=True)
-    assert sample["canaries"] == [record["canary"]["seconds"][number] for number in kept]
-    assert len(sample["seconds"]) == 2
+    assert sample.canaries == [canary.seconds[number] for number in kept]
+    assert len(sample.seconds) == 2

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipubench.plugins.record.statistics import (
-    Throughput,
     latency,
     median_interval,
     median_ranks,
     quantile,
     relative_half_width,
     still_falling,
+    throughput,
 )
 
 seconds = st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=50)
@@ -54,8 +54,8 @@ def test_interval_covers_the_true_median_at_least_95_percent() -> None:
 
 @given(seconds, st.floats(0.1, 10))
 def test_a_scaled_copy_scales_everything(values: List[float], factor: float) -> None:
-    one = Throughput.of(values, 10)
-    other = Throughput.of([value * factor for value in values], 10)
+    one = throughput(values, 10, "items")
+    other = throughput([value * factor for value in values], 10, "items")
     for name in ("median", "low", "high", "mean", "min", "max"):
         assert getattr(other, name) * factor == pytest.approx(getattr(one, name))
     assert other.spread == pytest.approx(one.spread, rel=1e-6, abs=1e-9)
@@ -65,12 +65,12 @@ def test_a_scaled_copy_scales_everything(values: List[float], factor: float) -> 
 def test_order_changes_nothing(values: List[float], generator: random.Random) -> None:
     shuffled = list(values)
     generator.shuffle(shuffled)
-    assert Throughput.of(shuffled, 3) == Throughput.of(values, 3)
+    assert throughput(shuffled, 3, "items") == throughput(values, 3, "items")
 
 
 @given(seconds)
 def test_throughput_is_ordered(values: List[float]) -> None:
-    summary = Throughput.of(values, 1)
+    summary = throughput(values, 1, "items")
     tolerance = 1 + 1e-9
     assert summary.min <= summary.low * tolerance
     assert summary.low <= summary.median * tolerance
@@ -80,14 +80,15 @@ def test_throughput_is_ordered(values: List[float]) -> None:
 
 
 def test_throughput_of_known_rounds() -> None:
-    summary = Throughput.of([0.1, 0.2, 0.4], 4)
+    summary = throughput([0.1, 0.2, 0.4], 4, "items")
     assert (summary.median, summary.min, summary.max) == (20, 10, 40)
     assert summary.mean == pytest.approx((40 + 20 + 10) / 3)
 
 
 def test_latency_is_in_milliseconds() -> None:
-    summary = latency([0.001 * value for value in range(1, 102)])
-    assert summary == pytest.approx({"p50_ms": 51, "p90_ms": 91, "p99_ms": 100, "samples": 101})
+    found = latency([0.001 * value for value in range(1, 102)], "rounds")
+    assert (found.p50_ms, found.p90_ms, found.p99_ms) == pytest.approx((51, 91, 100))
+    assert (found.samples, found.source) == (101, "rounds")
 
 
 def test_falling_means_a_new_minimum_by_two_percent() -> None:
@@ -105,4 +106,4 @@ def test_half_width_is_that_of_the_interval_over_the_median() -> None:
 
 def test_the_spread_is_half_the_interval_of_the_rates_over_the_median() -> None:
     unequal = [0.1, 0.2] * 10  # the interval is from one to the other
-    assert Throughput.of(unequal, 1).spread == pytest.approx(2.5 * 0.15)
+    assert throughput(unequal, 1, "items").spread == pytest.approx(2.5 * 0.15)

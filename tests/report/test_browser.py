@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List
+from typing import TYPE_CHECKING, Any, Iterator, List
 
 import pytest
+from msgspec.structs import replace
 
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.baseline.run_facts import KINDS
-from ipubench.plugins.record.record import record_of, with_processes
+from ipubench.plugins.record.record import with_processes
+from ipubench.plugins.record.structs import Contention
 from ipubench.plugins.report.page import page
 from tests.support.browser import Tab, chromium
 from tests.support.reports import benchmark, document, large_report, verdict
+from tests.support.stored import changed
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
@@ -33,10 +36,11 @@ def written(path: Path, report: Report) -> str:
 def url(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A page of 60 cases with every verdict; the first case has three fresh processes."""
     report = large_report()
-    cases = report.document["benchmarks"]
-    rate = record_of(cases[0])["throughput"]["median"]
+    cases = list(report.document.benchmarks)
+    rate = cases[0].record.throughput.median
     fresh = [benchmark("a", rate=rate * (1 + seed / 100), seed=seed) for seed in range(3)]
     cases[0] = with_processes(cases[0], fresh)
+    report.document = replace(report.document, benchmarks=cases)
     return written(tmp_path_factory.mktemp("report") / "report.html", report)
 
 
@@ -190,19 +194,23 @@ def test_a_link_chooses_a_case_and_shows_its_processes(tab: Tab, url: str) -> No
 def test_rounds_stand_beside_the_baselines_and_disturbed_ones_count_for_nothing(
     tab: Tab, tmp_path: Path
 ) -> None:
-    def disturbed(kept: List[bool]) -> Dict[str, Any]:
+    def disturbed(kept: List[bool]) -> Contention:
         lost = [0.0 if one else 0.5 for one in kept]
-        return {"limit": 0.02, "lost": lost, "kept": kept, "enough": True}
+        return Contention(limit=0.02, lost=lost, kept=kept, enough=True)
 
     before = with_processes(benchmark("a", rate=120, seed=5), [benchmark("a", rate=118, seed=6)])
-    record_of(before)["processes"][1].update(clean=False, latency_p99_ms=2.5)
-    now, many = benchmark("a", rate=100), benchmark("b", rounds=1000)
-    record_of(now)["latency"]["p99_ms"] = 0.00002345
-    record_of(now)["contention"] = disturbed([number not in (3, 4) for number in range(25)])
-    record_of(many)["contention"] = disturbed([number % 5 > 1 for number in range(1000)])
+    second = {"lost": 0.5, "clean": False, "latency_p99_ms": 2.5}
+    before = changed(before, {f"record.processes.1.{name}": second[name] for name in second})
+    few = disturbed([number not in (3, 4) for number in range(25)])
+    now = changed(
+        benchmark("a", rate=100),
+        {"record.latency.p99_ms": 0.00002345, "record.contention": few},
+    )
+    most = disturbed([number % 5 > 1 for number in range(1000)])
+    many = changed(benchmark("b", rounds=1000), {"record.contention": most})
     verdicts = {
-        now["fullname"]: verdict("regressed", 100, -0.16),
-        many["fullname"]: {**verdict("pass", 100, 0.01), "threshold": 0.1},
+        now.fullname: verdict("regressed", 100, -0.16),
+        many.fullname: verdict("pass", 100, 0.01, threshold=0.1),
     }
     report = Report(document([now, many]), verdicts)
     report.keep_compared(lambda one: before if one is now else None)
@@ -301,8 +309,8 @@ def test_paper_has_all_cases_in_dark_ink_and_no_controls(tab: Tab, small: str) -
 
 def test_a_nasty_name_runs_nothing(tab: Tab, tmp_path: Path) -> None:
     cases = [benchmark(f"{NASTY}-bs{size}", batch_size=size, unit=NASTY) for size in (1, 2)]
-    found = {**verdict("regressed", 100, -0.1), "reasons": [NASTY]}
-    report = Report(document(cases), {one["fullname"]: found for one in cases}, baseline=NASTY)
+    found = verdict("regressed", 100, -0.1, reasons=[NASTY])
+    report = Report(document(cases), {one.fullname: found for one in cases}, baseline=NASTY)
     shown = tab.open(written(tmp_path / "nasty.html", report))
     assert shown.title().startswith("ipubench")
     assert shown.locator("img").count() == 0
@@ -338,18 +346,16 @@ def test_functions_and_units_have_panels_of_their_own(tab: Tab, tmp_path: Path) 
 
 
 def test_the_latency_under_load_is_drawn(tab: Tab, tmp_path: Path) -> None:
-    served = benchmark("served")
-    record_of(served)["finish"] = {
-        "load": {
-            "target_qps": 30.0,
-            "latency_ms": {"p50": 40.0, "p99": 90.0},
-            "valid": True,
-            "searched": [
-                {"target_qps": 10.0, "p50_ms": 30.0, "p99_ms": 50.0, "held": True},
-                {"target_qps": 60.0, "p50_ms": 80.0, "p99_ms": 4000.0, "held": False},
-            ],
-        }
+    load = {
+        "target_qps": 30.0,
+        "latency_ms": {"p50": 40.0, "p99": 90.0},
+        "valid": True,
+        "searched": [
+            {"target_qps": 10.0, "p50_ms": 30.0, "p99_ms": 50.0, "held": True},
+            {"target_qps": 60.0, "p50_ms": 80.0, "p99_ms": 4000.0, "held": False},
+        ],
     }
+    served = changed(benchmark("served"), {"record.finish": {"load": load}})
     shown = tab.open(written(tmp_path / "load.html", Report(document([served]))))
     assert data(shown, "#load .plot", "[t.x, t.y, t.marker.symbol]") == [
         [[10, 30, 60], [50, 90, 4000], ["circle", "circle", "x"]]
@@ -358,9 +364,11 @@ def test_the_latency_under_load_is_drawn(tab: Tab, tmp_path: Path) -> None:
 
 def test_a_run_without_a_baseline_has_no_empty_charts(tab: Tab, tmp_path: Path) -> None:
     cases = [benchmark(how, compile=how, flops=8e8) for how in ("reused", "none")]
-    record_of(cases[0])["compute"]["copy_peak_bytes_per_s"] = None
-    for case, time in zip(cases, (3.0, 3.001)):
-        record_of(case)["latency"].update(p50_ms=time, p90_ms=time, p99_ms=time)
+    cases[0] = changed(cases[0], {"record.compute.copy_peak_bytes_per_s": None})
+    cases = [
+        changed(case, {f"record.latency.{p}_ms": time for p in ("p50", "p90", "p99")})
+        for case, time in zip(cases, (3.0, 3.001))
+    ]
     shown = tab.open(written(tmp_path / "plain.html", Report(document(cases))))
     visible = shown.locator(".chart:visible").evaluate_all("all => all.map(e => e.id)")
     assert visible == ["latency", "roofline"]

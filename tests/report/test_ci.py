@@ -12,8 +12,8 @@ from typing import Any, Dict, Iterator, List
 
 import pytest
 import yaml
+from msgspec import to_builtins
 
-from ipubench.plugins.record.record import record_of
 from tests.support.baselines import load
 from tests.support.harness import ROOT, WITHOUT_OTHERS, Project, SuiteServer, run_command
 from tests.support.process_starter import NO_SUITE
@@ -277,7 +277,8 @@ class Machine:
         return (self.project.folder / "report" / "summary.md").read_text(encoding="utf-8")
 
     def entry(self) -> Dict[str, Any]:
-        return dict(record_of(load(self.baseline)[SYNTHETIC]))
+        plain: Dict[str, Any] = to_builtins(load(self.baseline)[SYNTHETIC].record)
+        return plain
 
 
 def test_a_workflow_from_the_first_push_to_an_accepted_slow_down(project: Project) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from ipubench.plugins.record.record import record_of
 from ipubench.plugins.report.files import write
 from tests.support.harness import ROOT
 from tests.support.reports import large_report
+from tests.support.stored import record_of
 
 pytestmark = pytest.mark.slow
 

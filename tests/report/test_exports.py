@@ -16,11 +16,18 @@ from ipubench.plugins.baseline.exports import bencher, csv_with_verdicts
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.baseline.show import details, overview
 from ipubench.plugins.gate.shown_throughput import throughput_of
-from ipubench.plugins.record.record import record_of, with_processes
+from ipubench.plugins.record.record import with_processes
+from ipubench.plugins.record.structs import Record
 from ipubench.plugins.record.text import percent
 from ipubench.plugins.report.files import write
 from ipubench.plugins.report.table import table_rows
 from tests.support.reports import EXPORTS, benchmark, document, verdict
+from tests.support.stored import changed, record_of
+
+
+def share_of(record: Record) -> float:
+    assert record.compute is not None and record.compute.share is not None
+    return record.compute.share
 
 
 def test_the_csv_holds_the_records(report: Report) -> None:
@@ -28,25 +35,27 @@ def test_the_csv_holds_the_records(report: Report) -> None:
     assert "\r" not in text
     rows = list(csv.DictReader(io.StringIO(text)))
     assert len(rows) == 60 and {row["implausible"] for row in rows} == {"no"}
-    for row, case in zip(rows, report.document["benchmarks"]):
-        record = record_of(case)
-        assert row["case"] == case["fullname"]
-        assert float(row["throughput (items/s)"]) == record["throughput"]["median"]
-        assert float(row["latency p99 (ms)"]) == record["latency"]["p99_ms"]
-        fresh = record["compile"] == "fresh"
-        assert row["compile (s)"] == (str(record["compile_seconds"]) if fresh else "")
-        assert float(row["build (s)"]) == record["build_seconds"]
-        assert float(row["share of peak (1)"]) == record["compute"]["share"]
-        assert row["unit"] == record["throughput"]["unit"]
-        assert int(row["batch size"]) == record["config"]["batch_size"]
+    for row, case in zip(rows, report.document.benchmarks):
+        record = case.record
+        assert row["case"] == case.fullname
+        assert float(row["throughput (items/s)"]) == record.throughput.median
+        assert float(row["latency p99 (ms)"]) == record.latency.p99_ms
+        fresh = record.compile == "fresh"
+        assert row["compile (s)"] == (str(record.compile_seconds) if fresh else "")
+        assert float(row["build (s)"]) == record.build_seconds
+        assert record.compute is not None
+        assert float(row["share of peak (1)"]) == record.compute.share
+        assert row["unit"] == record.throughput.unit
+        assert int(row["batch size"]) == record.config["batch_size"]
 
 
 def test_the_csv_says_how_many_instances_ran() -> None:
-    cases = [benchmark(name) for name in "abc"]
-    for case, ran in zip(cases[1:], (None, 2)):
-        record_of(case)["config"]["instances"] = 4
-        if ran is not None:
-            record_of(case)["effective"]["instances"] = {"asked": 4, "ran": ran}
+    asked = {"record.config": {"instances": 4}}
+    ran = {"record.effective": {"instances": {"asked": 4, "ran": 2}}}
+    cases = [
+        changed(benchmark(name), changes)
+        for name, changes in (("a", {}), ("b", asked), ("c", {**asked, **ran}))
+    ]
     rows = csv.DictReader(io.StringIO(EXPORTS["csv"](document(cases))))
     assert [row["instances"] for row in rows] == ["1", "4", "2"]
 
@@ -68,28 +77,26 @@ def test_a_spreadsheet_takes_no_name_for_a_formula_or_a_row(name: str, cell: str
 
 
 def test_other_trackers_get_throughput_with_its_interval(report: Report) -> None:
-    case = report.document["benchmarks"][0]
-    record = record_of(case)
-    throughput, latency = record["throughput"], record["latency"]
+    case = report.document.benchmarks[0]
+    record = case.record
+    throughput, latency = record.throughput, record.latency
     entries = json.loads(EXPORTS["github-action-benchmark"](report.document))
-    assert [one["name"] for one in entries] == [
-        one["fullname"] for one in report.document["benchmarks"]
-    ]
-    half = (throughput["high"] - throughput["low"]) / 2
-    assert (entries[0]["value"], entries[0]["unit"]) == (throughput["median"], "images/s")
+    assert [one["name"] for one in entries] == [one.fullname for one in report.document.benchmarks]
+    half = (throughput.high - throughput.low) / 2
+    assert (entries[0]["value"], entries[0]["unit"]) == (throughput.median, "images/s")
     assert float(entries[0]["range"][2:]) == pytest.approx(half, rel=1e-3)
-    assert f"share of peak: {percent(record['compute']['share'])}\n" in entries[0]["extra"]
+    assert f"share of peak: {percent(share_of(record))}\n" in entries[0]["extra"]
     # Bencher's own measure of latency is in nanoseconds.
-    assert json.loads(EXPORTS["bencher"](report.document))[case["fullname"]] == {
+    assert json.loads(EXPORTS["bencher"](report.document))[case.fullname] == {
         "throughput": {
-            "value": throughput["median"],
-            "lower_value": throughput["low"],
-            "upper_value": throughput["high"],
+            "value": throughput.median,
+            "lower_value": throughput.low,
+            "upper_value": throughput.high,
         },
-        "latency": {"value": 1e6 * latency["p50_ms"]},
-        "latency-p99": {"value": 1e6 * latency["p99_ms"]},
-        "host-memory": {"value": record["memory"]["host_peak_rss_bytes"]},
-        "build-time": {"value": record["compile_seconds"]},
+        "latency": {"value": 1e6 * latency.p50_ms},
+        "latency-p99": {"value": 1e6 * latency.p99_ms},
+        "host-memory": {"value": record.memory.host_peak_rss_bytes},
+        "build-time": {"value": record.compile_seconds},
     }
 
 
@@ -98,16 +105,16 @@ def test_all_files_show_the_processes_that_decide_with_their_own_interval() -> N
     case = with_processes(benchmark("a", rate=100), fresh)
     before = with_processes(benchmark("a", rate=100))
     (found,) = differences([before], [case], 0.05)
-    report = Report(document([case]), {case["fullname"]: found.verdict.as_dict()})
+    report = Report(document([case]), {case.fullname: found.verdict})
     (row,) = csv.DictReader(io.StringIO(csv_with_verdicts(report)))
     now = float(row["now (items/s)"])
     low, high = (float(row[f"throughput {end} (items/s)"]) for end in ("low", "high"))
     assert float(row["throughput (items/s)"]) == now == pytest.approx(81, rel=0.02)
-    medians = sorted(record_of(one)["throughput"]["median"] for one in fresh)
+    medians = sorted(one.record.throughput.median for one in fresh)
     assert [low, high] == pytest.approx([medians[0], medians[-1]])
-    rates = [record_of(one)["throughput"] for one in fresh]
+    rates = [one.record.throughput for one in fresh]
     for figure, of_all in (("mean", statistics.fmean), ("min", min), ("max", max)):
-        expected = of_all([rate[figure] for rate in rates])
+        expected = of_all([getattr(rate, figure) for rate in rates])
         assert float(row[f"throughput {figure} (items/s)"]) == pytest.approx(expected)
     (stored,) = csv.DictReader(io.StringIO(EXPORTS["csv"](report.document)))
     assert stored["throughput (items/s)"] == row["throughput (items/s)"]
@@ -122,16 +129,16 @@ def test_all_files_show_the_processes_that_decide_with_their_own_interval() -> N
     assert record_of(plain)["throughput"] and "processes" not in record_of(plain)
     (_, line) = table_rows([case], report.verdicts)
     assert (line.cells[1], line.cells[3]) == (cells[1], cells[3])
-    own, compute = record_of(case)["throughput"], record_of(case)["compute"]
-    achieved, share = (compute[key] * now / own["median"] for key in ("achieved", "share"))
+    own, compute = case.record.throughput, case.record.compute
+    achieved, share = (getattr(compute, key) * now / own.median for key in ("achieved", "share"))
     assert float(row["achieved (FLOP/s)"]) == pytest.approx(achieved)
     assert float(row["share of peak (1)"]) == pytest.approx(share)
-    assert line.cells[7] == percent(share, 0) != percent(compute["share"], 0)
+    assert line.cells[7] == percent(share, 0) != percent(share_of(case.record), 0)
     # The session's own process may have been compared alone.
-    alone = {case["fullname"]: {**verdict("inconclusive", own["median"]), "processes": 1}}
+    alone = {case.fullname: verdict("inconclusive", own.median, processes=1)}
     (one,) = Report(document([case]), alone).rows()
-    assert [one[key] for key in ("throughput", "low", "high")] == [
-        own[key] for key in ("median", "low", "high")
+    assert [getattr(one, key) for key in ("throughput", "low", "high")] == [
+        getattr(own, key) for key in ("median", "low", "high")
     ]
     assert f"({low:.2f} to {high:.2f})" in "\n".join(details(case))
 
@@ -139,21 +146,22 @@ def test_all_files_show_the_processes_that_decide_with_their_own_interval() -> N
 def test_two_processes_decide_together_and_one_that_others_disturbed_does_not() -> None:
     both = [benchmark("a", rate=100), benchmark("a", rate=50, seed=1)]
     case = with_processes(both[0], both[1:])
-    own, other = (record_of(one)["throughput"] for one in both)
+    own, other = (one.record.throughput for one in both)
     shown = throughput_of(case)
-    assert (shown["low"], shown["high"]) == pytest.approx((other["median"], own["median"]))
-    record_of(case)["processes"][0].update(clean=False, lost=0.5)
+    assert (shown.low, shown.high) == pytest.approx((other.median, own.median))
+    others = {"record.processes.0.lost": 0.5, "record.processes.0.clean": False}
+    case = changed(case, others)
     shown = throughput_of(case)
     for figure in ("median", "low", "high", "spread"):
-        assert shown[figure] == pytest.approx(other[figure])
+        assert getattr(shown, figure) == pytest.approx(getattr(other, figure))
 
 
 def test_a_single_round_has_no_interval() -> None:
     case = benchmark("a", rounds=1)
     (row,) = Report(document([case])).rows()
-    assert [row[key] for key in ("low", "high", "spread")] == 3 * [None]
+    assert [getattr(row, key) for key in ("low", "high", "spread")] == 3 * [None]
     (measures,) = json.loads(bencher([row])).values()
-    assert measures["throughput"] == {"value": row["throughput"]}
+    assert measures["throughput"] == {"value": row.throughput}
     (line,) = (one for one in details(case) if "throughput" in one)
     assert line.endswith(" images/s")
 
@@ -161,15 +169,17 @@ def test_a_single_round_has_no_interval() -> None:
 def test_pairs_have_no_other_interval_beside_their_figure(tmp_path: Path) -> None:
     pytest.importorskip("plotly", reason="pip install plotly")
     case = benchmark("a", rate=100)
-    own = record_of(case)["throughput"]["median"]
-    pairs = {**verdict("regressed", own, -0.2), "in_turns": True, "now": 80}
-    report = Report(document([case]), {case["fullname"]: pairs}, outcomes={"b": "failed"})
+    own = case.record.throughput.median
+    pairs = verdict("regressed", own, -0.2, in_turns=True, now=80)
+    report = Report(document([case]), {case.fullname: pairs}, outcomes={"b": "failed"})
     row, _ = report.rows()
-    assert row["throughput"] == 80
-    assert [row[key] for key in ("low", "high", "mean", "min", "max", "spread")] == 6 * [None]
+    assert row.throughput == 80
+    assert [getattr(row, key) for key in ("low", "high", "mean", "min", "max", "spread")] == 6 * [
+        None
+    ]
     write(report, tmp_path)
     metrics = json.loads((tmp_path / "bencher.json").read_text())
-    assert metrics[case["fullname"]]["throughput"] == {"value": 80} and len(metrics) == 1
+    assert metrics[case.fullname]["throughput"] == {"value": 80} and len(metrics) == 1
     (listed,) = json.loads((tmp_path / "github-action-benchmark.json").read_text())
     assert listed["value"] == 80 and "range" not in listed
     (_, line) = table_rows([case], report.verdicts)
@@ -179,8 +189,8 @@ def test_pairs_have_no_other_interval_beside_their_figure(tmp_path: Path) -> Non
 def test_other_tools_are_given_no_result_that_may_be_wrong(tmp_path: Path) -> None:
     pytest.importorskip("plotly", reason="pip install plotly")
     cases = {name: benchmark(name) for name in ("right", "slower", "wrong", "skipped", "too-fast")}
-    record_of(cases["too-fast"])["implausible"] = True
-    right, slower, wrong, skipped, _ = (case["fullname"] for case in cases.values())
+    cases["too-fast"] = changed(cases["too-fast"], {"record.implausible": True})
+    right, slower, wrong, skipped, _ = (case.fullname for case in cases.values())
     outcomes = {right: "passed", slower: "failed", wrong: "failed", skipped: "skipped"}
     found = {slower: verdict("regressed", 100, -0.2)}
     write(Report(document(list(cases.values())), found, outcomes), tmp_path)
@@ -191,12 +201,13 @@ def test_other_tools_are_given_no_result_that_may_be_wrong(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("how", ["none", "within the command"])
 def test_no_time_to_compile_is_shown_where_nobody_knows_it(how: str) -> None:
-    case = with_processes(benchmark("a", compile=how))
-    record_of(case)["first_step_seconds"] = 0.0
+    case = changed(with_processes(benchmark("a", compile=how)), {"record.first_step_seconds": 0.0})
     row = row_of(case)
-    assert {row[f"{part}_seconds"] for part in ("build", "compile", "first_step")} == {None}
+    assert {getattr(row, f"{part}_seconds") for part in ("build", "compile", "first_step")} == {
+        None
+    }
     (process,) = process_rows(case)
-    assert process["compile_seconds"] is None
+    assert process.compile_seconds is None
     (cells,) = csv.DictReader(io.StringIO(EXPORTS["csv"](document([case]))))
     assert [cells[f"{part} (s)"] for part in ("build", "compile", "first step")] == 3 * [""]
     assert cells["compile"] == how

@@ -7,19 +7,21 @@ import io
 import json
 import re
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import List
 
 import pytest
 
 from ipubench.plugins.baseline.exports import csv_with_verdicts
 from ipubench.plugins.baseline.rows import Report, by_change, conclusion, counts, headline
-from ipubench.plugins.record.record import record_of, with_processes
+from ipubench.plugins.record.record import with_processes
+from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.report.__main__ import main
 from ipubench.plugins.report.files import ReportError, write
 from ipubench.plugins.report.markdown import markdown
 from ipubench.plugins.report.page import page
 from ipubench.plugins.web.templates import is_installed
 from tests.support.reports import FILES, NASTY, benchmark, document, nasty, verdict, visible
+from tests.support.stored import changed
 
 
 def test_a_report_has_a_row_for_every_case(report: Report) -> None:
@@ -29,7 +31,7 @@ def test_a_report_has_a_row_for_every_case(report: Report) -> None:
         "regressed": 6, "failed": 1, "missing": 1, "inconclusive": 6, "incomparable": 6,
         "improved": 6, "new": 6, "pass": 30,
     }  # fmt: skip
-    assert [row["kind"] for row in by_change(rows)][:8] == 6 * ["regressed"] + ["failed", "missing"]
+    assert [row.kind for row in by_change(rows)][:8] == 6 * ["regressed"] + ["failed", "missing"]
     assert "62 cases: 6 regressed, 1 failed, 1 missing" in headline(report, rows)
     assert conclusion(report, rows) == "6 regressed, 1 failed, 1 missing of 62 cases"
 
@@ -39,7 +41,7 @@ def test_the_conclusion_says_when_nothing_is_wrong() -> None:
     report = Report(document([case]))
     assert conclusion(report, report.rows()) == "1 case measured"
     report.baseline = "main.json"
-    report.verdicts[case["fullname"]] = verdict("pass", 100)
+    report.verdicts[case.fullname] = verdict("pass", 100)
     assert conclusion(report, report.rows()) == "No regression in 1 case"
     report.interrupted = True
     assert conclusion(report, report.rows()).endswith("; the run was interrupted")
@@ -47,8 +49,8 @@ def test_the_conclusion_says_when_nothing_is_wrong() -> None:
 
 def test_a_case_that_nothing_judged_is_no_pass() -> None:
     cases = [benchmark(name) for name in "abc"]
-    a, b, c = (case["fullname"] for case in cases)
-    unjudged = {**verdict("not judged", 100, -0.2), "threshold": None}
+    a, b, c = (case.fullname for case in cases)
+    unjudged = verdict("not judged", 100, -0.2, threshold=None)
     report = Report(document(cases), dict.fromkeys((a, b, c), unjudged), baseline="main.json")
     text = markdown(report)
     assert text.startswith("**⚪ 3 cases: 3 not judged, against main.json (no gate)")
@@ -69,8 +71,8 @@ def test_a_case_that_nothing_judged_is_no_pass() -> None:
 def test_a_comparison_says_how_it_was_made() -> None:
     case = benchmark("a")
     for in_turns, how in ((False, "at equal machine speed"), (True, "measured in turns")):
-        found = {**verdict("improved", 100, 0.1), "in_turns": in_turns, "allowed": 0.07}
-        report = Report(document([case]), {case["fullname"]: found})
+        found = verdict("improved", 100, 0.1, in_turns=in_turns, allowed=0.07)
+        report = Report(document([case]), {case.fullname: found})
         assert f"Change is {how}, with" in markdown(report)
         assert "1 case is allowed more than the gate, by its own noise: a 7.0%" in markdown(report)
         if is_installed():
@@ -85,8 +87,7 @@ def test_a_report_that_fails_keeps_the_baseline_of_the_one_before(tmp_path: Path
     pytest.importorskip("plotly", reason="pip install plotly")
     write(Report(document([benchmark("a")])), tmp_path)
     before = (tmp_path / "baseline.json").read_text()
-    damaged = benchmark("b")
-    record_of(damaged)["config_hash"] = ""
+    damaged = changed(benchmark("b"), {"record.config_hash": ""})
     with pytest.raises(ReportError, match="was not written"):
         write(Report(document([damaged])), tmp_path)
     assert (tmp_path / "baseline.json").read_text() == before
@@ -126,13 +127,13 @@ def test_the_pages_table_and_data_hold_the_records(report: Report) -> None:
     data = json.loads(found.group(1))
     by_id = {row["id"]: row for row in data["rows"]}
     assert len(by_id) == 62 and len(data["details"]) == 60
-    for case in report.document["benchmarks"]:
-        record = record_of(case)
-        assert by_id[case["fullname"]]["throughput"] == record["throughput"]["median"]
-        (process,) = data["details"][case["fullname"]]["processes"]
+    for case in report.document.benchmarks:
+        record = case.record
+        assert by_id[case.fullname]["throughput"] == record.throughput.median
+        (process,) = data["details"][case.fullname]["processes"]
         assert len(process["rates"]) == len(process["canaries_ms"]) == 25
     assert {row["framework"] for row in data["rows"]} == {
-        *("torch", "tensorflow", "python", None),
+        *("torch", "tensorflow", "python", ""),
     }
     assert text.count("<tr data-row=") == 62
     assert "<dt>took</dt><dd>1 h 6 min</dd>" in text
@@ -141,9 +142,9 @@ def test_the_pages_table_and_data_hold_the_records(report: Report) -> None:
 
 def test_cases_of_one_name_and_function_are_told_apart_on_the_page() -> None:
     pytest.importorskip("plotly", reason="pip install plotly")
-    cases = [benchmark(name, "a.py::test_op") for name in ("+", "-")]
-    for case in cases:
-        record_of(case)["name"] = "test_op"
+    cases = [
+        changed(benchmark(name, "a.py::test_op"), {"record.name": "test_op"}) for name in ("+", "-")
+    ]
     cases.append(benchmark("test_op", "b.py::test_other"))
     found = re.findall('class="name"><a [^>]*>([^<]*)</a>', page(Report(document(cases))))
     assert found == ["test_op[+]", "test_op[-]", "test_other[test_op]"]
@@ -162,20 +163,6 @@ def test_every_process_of_a_case_is_shown() -> None:
     assert last["throughput"] == pytest.approx(101, rel=0.02)
 
 
-def test_a_record_with_little_in_it_makes_a_report(tmp_path: Path) -> None:
-    pytest.importorskip("plotly", reason="pip install plotly")
-    case = with_processes(benchmark("a"))
-    record = record_of(case)
-    for key in ("latency", "compute", "memory", "input", "rounds", "build_seconds", "git"):
-        del record[key]
-    # It is no baseline, and that is said when all else is written.
-    with pytest.raises(ReportError, match="'latency' is a required property"):
-        write(Report(document([case])), tmp_path)
-    assert set(visible(tmp_path)) == FILES - {"baseline.json"}
-    (row,) = csv.DictReader((tmp_path / "results.csv").open(encoding="utf-8"))
-    assert row["latency p50 (ms)"] == "" and float(row["throughput (items/s)"]) > 0
-
-
 def test_a_report_is_written_and_written_again(report: Report, tmp_path: Path) -> None:
     pytest.importorskip("plotly", reason="pip install plotly")
     assert set(write(report, tmp_path)) == FILES == set(visible(tmp_path))
@@ -184,7 +171,7 @@ def test_a_report_is_written_and_written_again(report: Report, tmp_path: Path) -
     assert [case["name"] for case in kept] == ["bench_cnn_torch[a]"]
 
 
-def stored(folder: Path, cases: List[Dict[str, Any]]) -> Path:
+def stored(folder: Path, cases: List[Benchmark]) -> Path:
     write(Report(document(cases)), folder)
     return folder / "baseline.json"
 

@@ -8,18 +8,21 @@ from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
+from msgspec.structs import replace
 
 from ipubench.plugins.baseline import store
 from ipubench.plugins.baseline.__main__ import main as baseline
-from ipubench.plugins.baseline.entries import Benchmark, key_of
+from ipubench.plugins.baseline.entries import key_of
+from ipubench.plugins.baseline.format import Document
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.baseline.run_facts import RunFacts, superseded
 from ipubench.plugins.baseline.runs import read_run
-from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.structs import Benchmark, as_plain
 from ipubench.plugins.report.__main__ import main
 from ipubench.plugins.run.journal import FORMAT
 from tests.support.baselines import document, entry
 from tests.support.reports import EXPORTS, verdict
+from tests.support.stored import changed
 
 pytest.importorskip("plotly", reason="pip install plotly")
 
@@ -27,9 +30,9 @@ A = "bench_x.py::bench_x[a]"
 X, Y = "cpu/x", "cpu/y"
 
 
-def shard(folder: Path, machine: str, *cases: Dict[str, Any], kind: str = "", **said: Any) -> Path:
+def shard(folder: Path, machine: str, *cases: Benchmark, kind: str = "", **said: Any) -> Path:
     """Write what a run on a machine left: its cases, all of them with one verdict."""
-    names = [case["fullname"] for case in cases]
+    names = [case.fullname for case in cases]
     facts = RunFacts(
         name=folder.name,
         started=1.0,
@@ -40,9 +43,7 @@ def shard(folder: Path, machine: str, *cases: Dict[str, Any], kind: str = "", **
         baseline="main.json" if kind else "",
         exit_code=0,
     )
-    run = {**facts.as_dict(), **said}
-    path = folder / "baseline.json"
-    store.write(path, {**document(*cases), "ipubench": {"runs": [run]}})
+    store.write(folder / "baseline.json", Document.of(document(), cases, [replace(facts, **said)]))
     return folder
 
 
@@ -124,9 +125,9 @@ def test_each_machine_is_promoted_by_its_own_verdict(
     files = history.glob("*/*.json")
     kept = {key_of(one).fingerprint: one for path in files for one in store.load_all(path)}
     for found in (entries, kept):
-        assert "accepted" not in record_of(found[X])
-        (accepted,) = record_of(found[Y])["accepted"]
-        assert accepted["reason"] == "mask fixed"
+        assert not found[X].record.accepted
+        (accepted,) = found[Y].record.accepted
+        assert accepted.reason == "mask fixed"
 
 
 def test_a_failure_on_one_machine_promotes_the_result_of_another(
@@ -153,8 +154,7 @@ def test_each_machine_is_compared_with_its_own_entry(tmp_path: Path) -> None:
 
 def test_journals_of_two_machines_in_one_folder_are_two_results(tmp_path: Path) -> None:
     for number, machine in enumerate((X, Y)):
-        benchmark = entry("a", machine=machine)
-        del record_of(benchmark)["processes"]
+        benchmark = as_plain(changed(entry("a", machine=machine), {"record.processes": ()}))
         lines: List[Dict[str, Any]] = [
             {"type": "run", "format": FORMAT, "command": [], "started": float(number)},
             {"type": "selected", "cases": [A]},
@@ -184,4 +184,4 @@ def test_exports_name_the_machine_where_they_must() -> None:
     metrics = json.loads(EXPORTS["bencher"](document(*cases)))
     assert set(metrics) == {f"{A} on {X}", f"{A} on {Y}", "bench_x.py::bench_x[b]"}
     (row,) = Report(document(entry("a"))).rows()
-    assert (row["id"], row["name"]) == (A, "a")
+    assert (row.id, row.name) == (A, "a")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, List
 
 import pytest
 
@@ -12,8 +12,9 @@ from ipubench.bench_inference.bench_cnn_torch import IPU, POD4
 from ipubench.bench_training.bench_application import POD16 as APPLICATION
 from ipubench.bench_training.bench_cnn_tensorflow import M2000, POD16
 from ipubench.fixtures.case.options import CaseConfig, plain_options
+from ipubench.plugins.baseline.case_row import CaseRow
 from ipubench.plugins.baseline.rows import Report
-from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.report.markdown import markdown
 from ipubench.plugins.report.page import page
 from ipubench.plugins.report.published import (
@@ -25,16 +26,18 @@ from ipubench.plugins.report.published import (
     nearest,
 )
 from tests.support.reports import benchmark, document
+from tests.support.stored import changed
 
 
-def measured(config: CaseConfig, framework: str, ipus: int, **changes: Any) -> Dict[str, Any]:
+def measured(config: CaseConfig, framework: str, ipus: int, **changes: Any) -> Benchmark:
     """Return a benchmark of a case on hardware."""
-    made = benchmark(f"{config.name}-ipu")
-    record = record_of(made)
-    record.update(framework=framework, config={**plain_options(config), **changes})
-    record["device"]["kind"] = "ipu"
-    record["effective"]["ipus"] = ipus
-    return made
+    facts = {
+        "record.framework": framework,
+        "record.config": {**plain_options(config), **changes},
+        "record.device.kind": "ipu",
+        "record.effective": {"precision": "bfloat16", "ipus": ipus},
+    }
+    return changed(benchmark(f"{config.name}-ipu"), facts)
 
 
 def test_every_figure_says_where_it_is_from() -> None:
@@ -52,9 +55,9 @@ def test_every_figure_says_where_it_is_from() -> None:
 )
 def test_the_nearest_conditions_decide(batch: int, data: str, expected: float) -> None:
     case = measured(IPU["resnet50"], "torch", 1, micro_batch_size=batch, data=data)
-    found = nearest(record_of(case))
+    found = nearest(case.record)
     assert found is not None and found.throughput == expected
-    line = line_of(record_of(case))
+    line = line_of(case.record)
     assert "differs: framework PopRT (ONNX), here PyTorch (PopTorch)" in line
     for same in ("IPUs", "data", "batch", "precision"):
         assert f"; {same} " not in line.split("differs:")[1]
@@ -62,7 +65,7 @@ def test_the_nearest_conditions_decide(batch: int, data: str, expected: float) -
 
 def test_training_is_compared_by_the_global_batch() -> None:
     case = measured(POD16["resnet50"], "tensorflow", 16)
-    found = nearest(record_of(case))
+    found = nearest(case.record)
     assert found is not None
     assert (found.mode, found.conditions.ipus) == ("training", 16)
     assert found.conditions.batch_scope == "global"
@@ -70,49 +73,48 @@ def test_training_is_compared_by_the_global_batch() -> None:
 
 def test_a_figure_for_as_many_ipus_is_nearer_than_one_for_four_times_as_many() -> None:
     case = measured(M2000["resnet50"], "tensorflow", 4)
-    found = nearest(record_of(case))
+    found = nearest(case.record)
     assert found is not None and found.conditions.ipus == 4
 
 
 def test_a_resnet50_is_of_no_other_variant_and_has_the_batch_that_it_trains() -> None:
-    line = line_of(record_of(measured(APPLICATION["resnet50_mlperf_pod16_bs20"], "tensorflow", 16)))
+    line = line_of(measured(APPLICATION["resnet50_mlperf_pod16_bs20"], "tensorflow", 16).record)
     assert "batch 1920 global" in line and line.endswith("TensorFlow 1, here TensorFlow 2")
     # 3520 are asked for, which 16 replicas of 18 images do not make.
-    lars = record_of(measured(APPLICATION["resnet50_mlperf_pod16_lars"], "tensorflow", 16))
+    lars = measured(APPLICATION["resnet50_mlperf_pod16_lars"], "tensorflow", 16).record
     assert conditions_of(lars).batch_text() == "3456 global"
 
 
 def test_validation_has_its_own_batch() -> None:
     config = dataclasses.replace(APPLICATION["resnet50_mlperf_pod16_bs20"], training=False)
-    assert conditions_of(record_of(measured(config, "tensorflow", 16))).batch == 115
+    assert conditions_of(measured(config, "tensorflow", 16).record).batch == 115
 
 
 def test_the_modified_network_finds_its_own_figure() -> None:
-    line = line_of(record_of(measured(POD16["efficientnet-b4-g16"], "tensorflow", 16)))
+    line = line_of(measured(POD16["efficientnet-b4-g16"], "tensorflow", 16).record)
     assert "8,936 images/s (Bow Pod16, Pre-SDK2.5, batch 6144 global; " in line
     assert "variant" not in line and "IPUs" not in line
 
 
 def test_a_difference_is_said() -> None:
-    line = line_of(record_of(measured(POD4["resnet50_infer_pod4"], "torch", 4)))
+    line = line_of(measured(POD4["resnet50_infer_pod4"], "torch", 4).record)
     assert "; IPUs 1, here 4" in line
 
 
 @pytest.mark.parametrize("kind", ["cpu", "cuda", "ipu-model"])
 def test_other_devices_say_nothing(kind: str) -> None:
-    case = measured(IPU["resnet50"], "torch", 1)
-    record_of(case)["device"]["kind"] = kind
+    case = changed(measured(IPU["resnet50"], "torch", 1), {"record.device.kind": kind})
     assert last_lines([case]) == []
 
 
 def test_most_cases_have_none() -> None:
     case = measured(IPU["mobilenet-v3-small"], "torch", 1)
-    assert nearest(record_of(case)) is None
+    assert nearest(case.record) is None
     assert last_lines([case]) == []
 
 
 def test_the_figures_end_the_table_and_the_report_and_judge_nothing(tmp_path: Path) -> None:
-    cases: List[Dict[str, Any]] = [measured(IPU["resnet50"], "torch", 1)]
+    cases = [measured(IPU["resnet50"], "torch", 1)]
     lines = last_lines(cases)
     assert lines[0] == f"{HEADING}:" and len(lines) == 2
     many = last_lines(cases * 20)
@@ -120,9 +122,9 @@ def test_the_figures_end_the_table_and_the_report_and_judge_nothing(tmp_path: Pa
     report = Report(document(cases))
     text = markdown(report)
     assert HEADING in text and "https://github.com/graphcore/PopRT" in text
-    assert {row["kind"] for row in report.rows()} == {row["kind"] for row in plain_rows()}
+    assert {row.kind for row in report.rows()} == {row.kind for row in plain_rows()}
     assert "PopRT (ONNX)" in page(report)
 
 
-def plain_rows() -> List[Dict[str, Any]]:
+def plain_rows() -> List[CaseRow]:
     return Report(document([benchmark("resnet50-ipu")])).rows()

@@ -7,10 +7,10 @@ import re
 
 from ipubench.plugins.baseline.rows import Report, exit_code
 from ipubench.plugins.baseline.run_facts import RunFacts
-from ipubench.plugins.record.record import record_of
 from ipubench.plugins.report.markdown import LARGEST, markdown
 from ipubench.plugins.web.templates import escape_markdown
 from tests.support.reports import benchmark, document, nasty, verdict
+from tests.support.stored import changed
 
 
 def test_the_summary_says_first_how_the_run_ended(report: Report) -> None:
@@ -26,7 +26,7 @@ def test_the_summary_says_first_how_the_run_ended(report: Report) -> None:
 
 def test_the_summary_of_one_case_that_nothing_was_compared_with() -> None:
     case = benchmark("a")
-    text = markdown(Report(document([case]), outcomes={case["fullname"]: "failed"}))
+    text = markdown(Report(document([case]), outcomes={case.fullname: "failed"}))
     assert "<details><summary>The case</summary>" in text
     assert re.search(r"\| 🔴 failed \| <code>a</code> \|  \| \d+(\.\d+)? images/s \|", text)
     assert "Change is" not in text and "started" not in text
@@ -36,7 +36,7 @@ def test_the_summary_of_one_case_that_nothing_was_compared_with() -> None:
 
 def test_a_run_that_was_interrupted_after_its_last_case_is_no_good_one() -> None:
     case = benchmark("a")
-    name = case["fullname"]
+    name = case.fullname
     run = RunFacts(selected=[name], outcomes={name: "passed"}, exit_code=2)
     report = Report.of(document([case]), [run])
     assert exit_code(report, report.rows()) == 1
@@ -46,10 +46,9 @@ def test_a_run_that_was_interrupted_after_its_last_case_is_no_good_one() -> None
 
 def test_the_summary_of_any_run_fits_a_comment() -> None:
     cases = [benchmark(f"case-{number}-" + 80 * "x", rounds=5) for number in range(1500)]
-    verdicts = {
-        case["fullname"]: {**verdict("incomparable", 100), "reasons": [200 * "y"]} for case in cases
-    }
-    record_of(cases[0])["versions"] = {f"package-{number}": "1.0" for number in range(5000)}
+    verdicts = {case.fullname: verdict("incomparable", 100, reasons=[200 * "y"]) for case in cases}
+    versions = {f"package-{number}": "1.0" for number in range(5000)}
+    cases[0] = changed(cases[0], {"record.versions": versions})
     text = markdown(Report(document(cases), verdicts=verdicts))
     assert 30_000 < len(text.encode()) <= LARGEST
     shown = [text.count(f"\n| {mark}<code>case-") for mark in ("🟡 incomparable | ", "")]
@@ -62,7 +61,7 @@ def test_the_summary_shows_what_changed_beside_a_long_command_line_and_many_base
     case = benchmark("a")
     report = Report(
         document([case]),
-        {case["fullname"]: verdict("regressed", 100, -0.2)},
+        {case.fullname: verdict("regressed", 100, -0.2)},
         command="pytest " + " ".join(f"bench_x.py::bench_x[case-{n:04d}]" for n in range(3000)),
         baseline=" | ".join(f"shards/{n:04d}/baselines/main.json" for n in range(3000)),
         gate=" | ".join(f"gate {n}.0%" for n in range(3000)),
@@ -84,13 +83,13 @@ def test_the_summary_names_the_function_of_cases_of_one_name() -> None:
         benchmark("c"),
         benchmark("c", training),
     ]
-    found = {case["fullname"]: verdict("regressed", 100, -0.2) for case in cases}
+    found = {case.fullname: verdict("regressed", 100, -0.2) for case in cases}
     text = html.unescape(markdown(Report(document(cases), found)))
     assert re.findall("regressed [|] <code>(.*?)</code>", text) == [
         "a",
         "bench_cnn_torch[b]",
         "bench_cnn_tensorflow[b]",
-        cases[3]["fullname"],
+        cases[3].fullname,
         f"{training}[c]",
     ]
     assert text.count("<code>bench_cnn_torch[b]</code>") == 2

@@ -10,14 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipubench.plugins.baseline.rows import own_noise
-from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.structs import Contention, InputRates
 from ipubench.plugins.record.text import percent, short_number
+from ipubench.plugins.record.verdict import JudgedMetric, Verdict
 from ipubench.plugins.report.table import HEADINGS, Row, layout, table_rows
 from ipubench.plugins.report.terminal import summary, verdict_text
 from ipubench.plugins.run.results import Recording, SessionResults
 from ipubench.plugins.selection.selected import Selection
 from tests.support.harness import Project
 from tests.support.reports import benchmark, verdict
+from tests.support.stored import changed
 
 NAME = "  resnet50-bs16-synthetic"
 FIGURES = ("228.1", "207.3", "onednn", "0.4%", "77.1 ms", "80 ms", "3.4", "78%")
@@ -100,9 +102,10 @@ def test_without_room_for_verdicts_the_change_says_why_there_is_none() -> None:
 
 
 def test_functions_and_cases_of_one_name_are_told_apart() -> None:
-    cases = [benchmark(name, "a[1]/test_a.py::test_op") for name in ("+", "<=")]
-    for case in cases:
-        record_of(case)["name"] = "test_op"
+    cases = [
+        changed(benchmark(name, "a[1]/test_a.py::test_op"), {"record.name": "test_op"})
+        for name in ("+", "<=")
+    ]
     cases += [benchmark("c", f"test_b.py::{name}") for name in ("A::test_op", "test_sort")]
     rows = table_rows(cases, {})
     assert [row.cells[0].strip() for row in rows] == [
@@ -112,8 +115,8 @@ def test_functions_and_cases_of_one_name_are_told_apart() -> None:
 
 
 def test_a_heading_that_its_only_row_would_repeat_is_that_row() -> None:
-    case = benchmark("test_sort", "test_b.py::test_sort", unit="calls/s")
-    case["fullname"] = "test_b.py::test_sort"
+    sort = benchmark("test_sort", "test_b.py::test_sort", unit="calls/s")
+    case = changed(sort, {"fullname": "test_b.py::test_sort"})
     (row,) = table_rows([case], {})
     assert row.cells[0] == "test_sort (calls/s)" and len(row.cells) == len(HEADINGS)
 
@@ -124,10 +127,10 @@ def test_a_compared_table_has_regressions_first_and_another_the_order_of_the_run
     cases = [benchmark(name) for name in changes]
     other = benchmark("z", "bench_kernels/bench_dense.py::bench_dense", unit="items/s")
     found = {
-        case["fullname"]: verdict(kinds.get(name, "pass"), 100, changes[name])
+        case.fullname: verdict(kinds.get(name, "pass"), 100, changes[name])
         for name, case in zip(changes, cases)
     }
-    found[other["fullname"]] = verdict("pass", 100, -0.04)
+    found[other.fullname] = verdict("pass", 100, -0.04)
     rows = table_rows([other, *cases], found)
     assert [row.cells[0].strip() for row in rows] == [
         "bench_cnn_torch (images/s)", "d", "b", "f", "e", "c", "a", "bench_dense (items/s)", "z",
@@ -169,11 +172,11 @@ def test_percentages() -> None:
 def test_a_verdict_has_its_numbers_and_its_reasons() -> None:
     text = verdict_text(verdict("inconclusive", 100, -0.04))
     assert text.startswith("-4.0% (-5.2% to -2.5%) in 5 processes; ±6.1% after 12 processes")
-    latency = {"metric": "latency_p99", "kind": "regressed", "change": 0.2, "low": 0.1, "high": 0.3}
-    memory = {**latency, "metric": "peak_memory", "kind": "pass"}
-    slower = {"kind": "regressed", "change": -0.01, "also": [memory, latency]}
+    latency = JudgedMetric("latency_p99", "regressed", change=0.2, low=0.1, high=0.3)
+    memory = JudgedMetric("peak_memory", "pass", change=0.2)
+    slower = Verdict("regressed", change=-0.01, also=[memory, latency])
     assert verdict_text(slower) == "-1.0%; latency_p99: +20.0% (+10.0% to +30.0%)"
-    assert verdict_text({"kind": "missing"}) == ""
+    assert verdict_text(Verdict("missing")) == ""
 
 
 @pytest.mark.entry_point
@@ -197,13 +200,13 @@ def test_the_end_of_a_compared_run(project: Project) -> None:
 
 
 def test_cases_that_are_allowed_more_by_their_own_noise_are_named() -> None:
-    noisy = {**verdict("pass", 100), "allowed": 0.081}
-    quiet = {**verdict("pass", 100), "allowed": 0.05}
-    unjudged = {**verdict("not judged", 100), "threshold": None, "allowed": None}
-    cases = [("b", noisy), ("c", quiet), ("d", unjudged), ("e", {"kind": "missing"})]
+    noisy = verdict("pass", 100, allowed=0.081)
+    quiet = verdict("pass", 100, allowed=0.05)
+    unjudged = verdict("not judged", 100, threshold=None, allowed=None)
+    cases = [("b", noisy), ("c", quiet), ("d", unjudged), ("e", Verdict("missing"))]
     assert own_noise(cases[1:]) == ""
     assert own_noise(cases).endswith(": b 8.1%")
-    many = [(f"n{number}", {**noisy, "allowed": 0.1 + number / 100}) for number in range(7)]
+    many = [(f"n{number}", verdict("pass", 100, allowed=0.1 + number / 100)) for number in range(7)]
     assert own_noise(many).endswith(": n6 16.0%, n5 15.0%, n4 14.0%, n3 13.0%, n2 12.0% and 2 more")
 
 
@@ -215,36 +218,43 @@ def test_the_notes_say_whose_latency_is_mostly_that_of_the_call(
     source: str, times: float, said: bool
 ) -> None:
     one = benchmark("alpha")
-    latency = record_of(one)["latency"]
-    latency.update(source=source, p50_ms=times * latency["p50_ms"])
+    p50 = times * one.record.latency.p50_ms
+    one = changed(one, {"record.latency.source": source, "record.latency.p50_ms": p50})
     lines = [row.cells[0] for row in summary(recording({"alpha": one}), 80)]
     assert any(line.startswith("alpha: p50") and "25%" in line for line in lines) is said
 
 
 def test_the_notes_tell_cases_of_one_name_apart() -> None:
     training = "bench_training/bench_cnn_torch.py::bench_train"
-    cases = {one["fullname"]: one for one in (benchmark("a"), benchmark("a", training))}
-    first, second = map(record_of, cases.values())
-    first["rounds"]["shortened"] = 0.1
+    first, second = benchmark("a"), benchmark("a", training)
+    cases = {one.fullname: one for one in (first, second)}
+    cases[first.fullname] = changed(first, {"record.rounds.shortened": 0.1})
     assert notes_of(cases)[-1].startswith("bench_cnn_torch[a]: a round has 10% of")
-    second["rounds"]["shortened"] = 0.5
+    half = {"record.rounds.shortened": 0.5}
+    cases[second.fullname] = changed(second, half)
     assert notes_of(cases)[-1].startswith("2 cases: a round has 10% to 50% of")
-    second["implausible"] = True
+    cases[second.fullname] = changed(second, {**half, "record.implausible": True})
     found = [line for line in notes_of(cases) if "implausible" in line]
     assert [line.split(":")[0] for line in found] == ["bench_train[a]"]
 
 
 def test_the_notes_say_who_is_imprecise_or_disturbed_and_what_limits_the_input() -> None:
-    cases = {f"c{number}": benchmark(f"c{number}") for number in range(8)}
-    for number, record in enumerate(map(record_of, cases.values())):
-        record["rounds"]["stopped_by"] = "budget"
-        record["throughput"]["spread"] = 0.05 + 0.01 * (number == 0)
-        record["effective"]["instances"] = {"asked": 4, "ran": 4 - (number == 0)}
+    cases = {}
+    for number in range(8):
         limit = "loader" if number < 3 else "model"
-        record["input"] = {"loader": 90.0, "model": 80.0, "unit": "images/s", "limit": limit}
-        if number in (1, 2):
-            record["contention"] = {"enough": False, "lost": [0.05 * number**2]}
-    record_of(cases["c0"]).update(compile="cached", compile_saved_seconds=3.5)
+        lost = Contention(enough=False, lost=[0.05 * number**2], limit=0.02)
+        cases[f"c{number}"] = changed(
+            benchmark(f"c{number}"),
+            {
+                "record.rounds.stopped_by": "budget",
+                "record.throughput.spread": 0.05 + 0.01 * (number == 0),
+                "record.effective": {"instances": {"asked": 4, "ran": 4 - (number == 0)}},
+                "record.input": InputRates("images/s", 90.0, 80.0, limit),
+                "record.contention": lost if number in (1, 2) else Contention(),
+            },
+        )
+    kept = {"record.compile": "cached", "record.compile_saved_seconds": 3.5}
+    cases["c0"] = changed(cases["c0"], kept)
     alone = "loader 90.00, model 80.00 images/s alone: the"
     starts = [
         "c0: 3 of 4 instances ran",
@@ -259,15 +269,14 @@ def test_the_notes_say_who_is_imprecise_or_disturbed_and_what_limits_the_input()
 
 
 def test_training_that_diverged_names_the_option_of_its_program_that_has_the_rate() -> None:
-    cases = {name: benchmark(name) for name in ("classifier", "application", "fine")}
+    cases = {}
     for name, option, loss in (
         ("classifier", "abs_learning_rate", None),
         ("application", "lr_schedule_params", None),
         ("fine", "abs_learning_rate", 2.5),
     ):
-        record = record_of(cases[name])
-        record["config"][option] = "as given"
-        record["counters"] = {"loss": loss}
+        facts = {"record.config": {option: "as given"}, "record.counters": {"loss": loss}}
+        cases[name] = changed(benchmark(name), facts)
     found = [line for line in notes_of(cases) if "training diverged" in line]
     options = [re.findall(r"--set=(\w+)=", line) for line in found]
     assert options == [["abs_learning_rate"], ["lr_schedule_params"]]

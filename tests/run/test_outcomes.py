@@ -10,7 +10,7 @@ import pytest
 
 from ipubench.fixtures.case.cases import Case, case_key
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.plugins.record.files import JsonLinesFile, read_lines
+from ipubench.plugins.record.files import JsonLinesFile, json_lines
 from ipubench.plugins.run import journal
 from ipubench.plugins.run.exit_code import exit_code
 from ipubench.plugins.run.results import Recording
@@ -42,7 +42,7 @@ def reported(
 
 def lines_of(item: Any) -> List[Any]:
     """Return what the journal says of each outcome: how and why, and the message."""
-    lines = read_lines(item.config.run.path)
+    lines = json_lines(item.config.run.path)
     assert all((line["type"], line["case"]) == ("outcome", CASE) for line in lines)
     return [tuple(map(line.get, ("outcome", "why", "message"))) for line in lines]
 

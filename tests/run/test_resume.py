@@ -13,10 +13,23 @@ from typing import Any, Callable, Dict, List
 
 import pytest
 
-from ipubench.plugins.record.files import JsonLinesFile, read_lines
+from ipubench.plugins.record.files import JsonLinesFile, json_lines
+from ipubench.plugins.record.structs import Benchmark
+from ipubench.plugins.record.verdict import Verdict
 from ipubench.plugins.run.journal import command_line, journals
+from ipubench.plugins.run.lines import (
+    CaseLine,
+    FreshLine,
+    JournalLine,
+    OutcomeLine,
+    PairLine,
+    ResumeLine,
+    VerdictLine,
+)
 from ipubench.plugins.run.results import SessionResults
+from tests.support.command_line import given_options
 from tests.support.harness import ROOT, Project
+from tests.support.stored import a_benchmark, changed
 
 # Many runs of the suite; the older Python leaves them out (make test38).
 pytestmark = pytest.mark.slow
@@ -63,11 +76,13 @@ def test_asked_for_by_the_variable_it_is_no_other_command_line(
 ) -> None:
     def words(variable: str, *given: str) -> List[str]:
         monkeypatch.setenv("PYTEST_ADDOPTS", variable)
-        config: Any = SimpleNamespace(invocation_params=SimpleNamespace(args=given))
+        params = SimpleNamespace(args=given)
+        config: Any = SimpleNamespace(invocation_params=params, option=given_options())
         return command_line(config)
 
     monkeypatch.delenv("DATASETS_DIR", raising=False)
     assert words("--resume", "-k", "a") == words("", "-k", "a", "--resume") == ["-k", "a"]
+    assert words("--ipubench-resume -k a", "--ipubench-resume") == words("-k a")
     assert words("-v --resume ", "-k", "a") == ["PYTEST_ADDOPTS=-v", "-k", "a"]
     assert words('-k "a or b" --resume -v') == words('-k "a or b" -v')
 
@@ -150,36 +165,33 @@ def test_a_run_that_is_still_going_keeps_its_journal(ended: Project) -> None:
     ended.run("-k", "beta", "--resume").assert_code(0).line("2 cases are done")
 
 
-def case(value: float) -> Dict[str, Any]:
-    return {"fullname": CASE, "stats": {"data": [value]}}
-
-
-def results(*lines: Dict[str, Any]) -> SessionResults:
-    return SessionResults.of(lines)
+def case(value: float) -> Benchmark:
+    return changed(a_benchmark([value]), {"fullname": CASE})
 
 
 def test_fresh_processes_of_an_unfinished_case_are_dropped() -> None:
-    found = results(
-        {"type": "case", "benchmark": case(1.0)},
-        {"type": "fresh", "benchmark": case(1.1)},
-        {"type": "pair", "case": CASE, "here": case(1.0), "there": case(2.0)},
-        {"type": "case", "benchmark": case(2.0)},
-        {"type": "fresh", "benchmark": case(2.1)},
-    )
+    lines: List[JournalLine] = [
+        CaseLine(case(1.0)),
+        FreshLine(case(1.1)),
+        PairLine(CASE, case(1.0), case(2.0)),
+        CaseLine(case(2.0)),
+        FreshLine(case(2.1)),
+    ]
+    found = SessionResults.of(lines)
     assert found.benchmarks == {CASE: case(2.0)}
     assert found.fresh == {CASE: [case(2.1)]}
     assert found.pairs == {}
 
 
 def test_only_what_a_resumed_run_kept_counts() -> None:
-    lines: List[Dict[str, Any]] = [
-        {"type": "case", "benchmark": case(1.0)},
-        {"type": "verdict", "case": CASE, "verdict": {}},
-        {"type": "outcome", "case": CASE, "outcome": "passed"},
+    lines: List[JournalLine] = [
+        CaseLine(case(1.0)),
+        VerdictLine(CASE, Verdict("pass")),
+        OutcomeLine(CASE, "passed"),
     ]
-    kept = results(*lines, {"type": "resume", "kept": [CASE]})
+    kept = SessionResults.of([*lines, ResumeLine([CASE])])
     assert (kept.benchmarks, kept.outcomes) == ({CASE: case(1.0)}, {CASE: "passed"})
-    dropped = results(*lines, {"type": "resume", "kept": []})
+    dropped = SessionResults.of([*lines, ResumeLine([])])
     assert not (dropped.benchmarks or dropped.outcomes or dropped.verdicts)
 
 
@@ -199,7 +211,7 @@ def test_a_line_that_does_not_fit_on_the_disk_leaves_nothing_of_itself(
         journal.append({"type": "case"})
     monkeypatch.undo()
     journal.append({"type": "outcome"})
-    assert read_lines(journal.path) == [{"type": "run"}, {"type": "outcome"}]
+    assert json_lines(journal.path) == [{"type": "run"}, {"type": "outcome"}]
 
 
 def test_runs_of_one_second_are_in_the_order_of_their_last_lines(tmp_path: Path) -> None:
@@ -250,22 +262,6 @@ def test_a_damaged_result_is_measured_anew_and_the_others_are_kept(project: Proj
     JsonLinesFile(journal).append({"type": "verdict", "case": kept, "verdict": {"kind": 3}})
     outcome = project.run(*words, "--resume").assert_code(0)
     outcome.line("11 cases are done; 1 measured anew, since their results in the journal are")
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        *({"type": "resume"}, {"type": "case"}, {"type": "pair", "case": 1}),
-        {"type": "verdict", "case": [], "verdict": {"kind": "pass"}},
-        {"type": "outcome", "case": "x", "outcome": None},
-        {"type": "case", "benchmark": []},
-        {"type": "resume", "kept": 3},
-        {"type": "selected", "cases": [[]]},
-    ],
-)
-def test_a_line_with_other_parts_says_nothing(line: Dict[str, Any]) -> None:
-    before = {"type": "case", "benchmark": case(1.0)}
-    assert results(before, line) == results(before)
 
 
 def test_a_case_that_ended_the_run_does_not_end_the_next_one(project: Project) -> None:

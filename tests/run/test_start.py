@@ -13,14 +13,17 @@ import pytest
 from ipubench.fixtures.case.cases import Case, case_key, config_hash
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine import scratch
-from ipubench.plugins.record import host_process, pytest_benchmark_adapter
-from ipubench.plugins.record.files import read_lines
+from ipubench.plugins.record import host_process
+from ipubench.plugins.record.files import json_lines
+from ipubench.plugins.record.structs import as_plain
 from ipubench.plugins.run import journal, resume
+from ipubench.plugins.run import lines as journal_lines
 from ipubench.plugins.run.machine import Machine
 from ipubench.plugins.run.results import Recording
 from ipubench.plugins.selection.selected import Selection
 from tests.support.command_line import given_options
 from tests.support.fake_cases import Fake
+from tests.support.stored import a_benchmark, changed
 
 CASE, PLAIN = "bench.py::bench[one]", "test.py::test"
 RUN: Dict[str, Any] = {"type": "run", "format": 2, "command": ["-k", "one"], "circumstances": {}}
@@ -47,7 +50,7 @@ def recording(config: Any, **known: Any) -> Recording:
 
 def start(run: Recording) -> List[Any]:
     """Begin it with a case and a test that is none; return what was done before."""
-    return journal.start(run, items_of(run.config), lambda results, nodeid: "")
+    return journal.start(run, items_of(run.config))
 
 
 def items_of(config: Any) -> List[Any]:
@@ -79,7 +82,7 @@ def test_a_new_run_has_a_journal_with_its_first_line(
     assert start(run) == []
     assert (run.order, run.note, removed) == ([CASE], "", [1])
     assert options_of(config).results_dir == str(tmp_path / "Mess ergebnisse" / "für mich")
-    (first,) = read_lines(run.path)
+    (first,) = json_lines(run.path)
     assert first["circumstances"] == {"git": "0123abc", **digests}
     assert (first["type"], first["format"], first["command"]) == ("run", 2, ["-k", "one"])
 
@@ -107,23 +110,23 @@ def test_the_latest_run_that_can_be_read_and_has_this_command_line_goes_on(
     folder = tmp_path / "results"
     folder.mkdir()
     keep(folder, 1, RUN)
-    damaged = {**RUN, "circumstances": ["others wrote it"]}
-    meant = keep(folder, 2, damaged, {"type": "outcome", "case": CASE, "outcome": "failed"})
+    keep(folder, 6, {**RUN, "circumstances": ["others wrote it"]})
+    meant = keep(folder, 2, RUN, {"type": "outcome", "case": CASE, "outcome": "failed"})
     keep(folder, 3, {**RUN, "command": ["-k", "two"]})
     keep(folder, 4, {**RUN, "format": 3})
     secret = keep(folder, 5, RUN)
 
-    def read(path: Path) -> List[Dict[str, Any]]:
+    def read(path: Path) -> List[Any]:
         if path == secret:
             raise PermissionError(13, "Permission denied")
-        return read_lines(path)
+        return list(journal_lines.read_lines(path))
 
     monkeypatch.setattr(journal, "read_lines", read)
     config = config_in(tmp_path, resume=True)
     run = recording(config)
     assert start(run) == []
     assert run.path == meant and run.note == f"resuming {meant}: 0 cases are done"
-    assert run.results.outcomes == {} and read_lines(meant)[-1]["type"] == "resume"
+    assert run.results.outcomes == {} and json_lines(meant)[-1]["type"] == "resume"
 
 
 def test_what_is_done_is_judged_by_what_held_when_it_was_kept_last(
@@ -132,11 +135,10 @@ def test_what_is_done_is_judged_by_what_held_when_it_was_kept_last(
     """A run that was resumed with another baseline has compared all its cases with that one."""
     monkeypatch.setattr(host_process, "git_revision", lambda _: "now")
     monkeypatch.setattr(resume, "same_case", lambda *_: True)
-    monkeypatch.setattr(pytest_benchmark_adapter, "can_adopt", lambda _: True)
     folder = tmp_path / "results"
     folder.mkdir()
-    record = {"device": {"fingerprint": "here"}, "conditions": {}, "versions": {}}
-    benchmark = {"fullname": CASE, "extra_info": {"ipubench": record}}
+    there = {"record.device.fingerprint": "here", "record.conditions": {}, "fullname": CASE}
+    benchmark = as_plain(changed(a_benchmark([1.0]), there))
     lines: List[Dict[str, Any]] = [
         {**RUN, "circumstances": {"git": "before", "the baseline": "a", "the policy": "p"}},
         {
@@ -163,15 +165,15 @@ def test_what_is_done_is_judged_by_what_held_when_it_was_kept_last(
         done = start(run)
         assert run.note == f"resuming {path}: {note}"
         assert [item.nodeid for item in done] == ([CASE] if second == 1 else [])
-        last = read_lines(path)[-1]
+        last = json_lines(path)[-1]
         assert last["circumstances"] == {"git": "now", **digests}
         assert last["kept"] == run.results.resumed
 
 
 def test_of_several_machines_one_that_is_as_it_was_is_enough() -> None:
     """As of a fleet: what is said otherwise is what changed on such a machine."""
-    record: Dict[str, Any] = {"device": {"fingerprint": "a"}, "conditions": {"threads": 2}}
-    benchmark = {"extra_info": {"ipubench": record}}
+    there = {"record.device.fingerprint": "a", "record.conditions": {"threads": 2}}
+    benchmark = changed(a_benchmark([1.0]), there)
     same, other = (Machine("a", "", [], {"threads": n}, {}) for n in (2, 4))
     elsewhere = Machine("b", "", [], {"threads": 2}, {})
 
@@ -188,13 +190,14 @@ def test_of_several_machines_one_that_is_as_it_was_is_enough() -> None:
 def test_a_result_is_that_of_the_case_as_it_is_now_on_this_kind_of_device(tmp_path: Path) -> None:
     config = config_in(tmp_path)
     case, plain = items_of(config)
-    record = {"config_hash": config_hash(Fake("one"), frozenset()), "device": {"kind": "cpu"}}
+    this = {"record.config_hash": config_hash(Fake("one"), frozenset())}
 
-    def same(item: Any, **other: Any) -> bool:
-        return resume.same_case("cpu", item, {"extra_info": {"ipubench": {**record, **other}}})
+    def same(item: Any, other: Dict[str, Any]) -> bool:
+        return resume.same_case("cpu", item, changed(a_benchmark([1.0]), {**this, **other}))
 
-    assert same(case) and not same(plain)
-    assert not same(case, config_hash="another") and not same(case, device={"kind": "cuda"})
+    assert same(case, {}) and not same(plain, {})
+    for other in ({"record.config_hash": "another"}, {"record.device.kind": "cuda"}):
+        assert not same(case, other)
 
 
 @pytest.mark.parametrize(

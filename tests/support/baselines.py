@@ -8,10 +8,12 @@ import json
 from pathlib import Path
 from typing import Any, Dict
 
+from msgspec.structs import replace
+
 from ipubench.plugins.baseline.__main__ import main
-from ipubench.plugins.baseline.entries import Benchmark
+from ipubench.plugins.baseline.format import Document, checked
 from ipubench.plugins.baseline.store import load_all, save
-from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.structs import Benchmark, as_plain
 from tests.support.harness import Outcome, Project, run_command, run_here
 
 # The identifiers of entry("a") and entry("b").
@@ -22,8 +24,8 @@ BASELINE = STORED / "baseline.json"
 
 def load(path: Path) -> Dict[str, Benchmark]:
     """Return node id -> its newest entry."""
-    ordered = sorted(load_all(path), key=lambda one: str(record_of(one)["time"]))
-    return {benchmark["fullname"]: benchmark for benchmark in ordered}
+    ordered = sorted(load_all(path), key=lambda one: one.record.time)
+    return {benchmark.fullname: benchmark for benchmark in ordered}
 
 
 @functools.lru_cache(maxsize=None)
@@ -42,7 +44,7 @@ def entry(
     git: str = "0123456789abcdef",
 ) -> Benchmark:
     """Return an entry of the newest format: ``slower`` times 0.01 s per batch, 8 items each."""
-    benchmark = copy.deepcopy(_first())
+    benchmark = copy.deepcopy(as_plain(_first()))
     record = benchmark["extra_info"]["ipubench"]
     benchmark["fullname"] = f"bench_x.py::bench_x[{case}]"
     benchmark["name"] = f"bench_x[{case}]"
@@ -55,14 +57,13 @@ def entry(
     del record["processes"][1:]
     own.update(time=time, seconds=[value * slower for value in own["seconds"]])
     record["processes"] += [{**own, "fresh": True} for _ in range(processes - 1)]
-    return benchmark
+    return Benchmark.of(benchmark)
 
 
-def document(*benchmarks: Benchmark) -> Dict[str, Any]:
+def document(*benchmarks: Benchmark) -> Document:
     """Return a document around entries, as a run hands it to ``save``."""
     stored = json.loads(BASELINE.read_text(encoding="utf-8"))
-    around = {key: value for key, value in stored.items() if key != "ipubench"}
-    return {**around, "benchmarks": list(benchmarks)}
+    return replace(checked({**stored, "benchmarks": []}), benchmarks=benchmarks)
 
 
 class Shell:

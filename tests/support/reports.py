@@ -7,10 +7,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Callable, Dict, List, Sequence
 
+from msgspec import to_builtins
+
 from ipubench.plugins.baseline import exports
+from ipubench.plugins.baseline.format import Document
 from ipubench.plugins.baseline.rows import Report
-from ipubench.plugins.record.record import NAMESPACE, record_of
-from ipubench.plugins.record.statistics import Throughput, latency
+from ipubench.plugins.record.statistics import latency, throughput
+from ipubench.plugins.record.structs import NAMESPACE, Around, Benchmark
+from ipubench.plugins.record.verdict import Verdict
+from tests.support.stored import changed
 
 NETWORKS = ("resnet50", "mobilenet", "efficientnet-b0")
 BATCH_SIZES = (1, 2, 4, 8, 16)
@@ -25,7 +30,7 @@ FILES = {
     "bencher.json",
 }
 #: The texts of other tools' files of a report, by what they are for.
-EXPORTS: Dict[str, Callable[[Dict[str, Any]], str]] = {
+EXPORTS: Dict[str, Callable[[Document], str]] = {
     "pytest-benchmark": exports.pytest_benchmark,
     "github-action-benchmark": lambda plain: exports.github_action_benchmark(Report(plain).rows()),
     "bencher": lambda plain: exports.bencher(Report(plain).rows()),
@@ -37,7 +42,7 @@ KINDS = ("pass", "regressed", "improved", "inconclusive", "incomparable", "new")
 
 
 def benchmark(name: str, function: str = "bench_inference/bench_cnn_torch.py::bench_cnn_torch",
-              **options: Any) -> Dict[str, Any]:  # fmt: skip
+              **options: Any) -> Benchmark:  # fmt: skip
     """Return a measured case; ``options``: batch_size, mode, data, rate, unit, seed, flops."""
     chosen = random.Random(options.get("seed", name))
     batch_size = options.get("batch_size", 1)
@@ -45,7 +50,7 @@ def benchmark(name: str, function: str = "bench_inference/bench_cnn_torch.py::be
     items = 10 * batch_size
     seconds = [items / rate * chosen.gauss(1, 0.02) for _ in range(options.get("rounds", 25))]
     canaries = [0.001 * chosen.gauss(1, 0.02) for _ in seconds]
-    throughput = Throughput.of(seconds, items)
+    rates = throughput(seconds, items, options.get("unit", "images/s")[:-2])
     flops = options.get("flops", 8e9)
     config = {
         "name": name.split("-bs")[0],
@@ -74,22 +79,20 @@ def benchmark(name: str, function: str = "bench_inference/bench_cnn_torch.py::be
         "first_step_seconds": 0.3,
         "versions": {"python": "3.11.7", "torch": "2.13.0"},
         "git": "0123456789abcdef0123456789abcdef01234567",
+        "workers": 1,
+        "framework": None,
         "time": "2026-11-20T10:00:00Z",
         "items_per_round": items,
-        "throughput": {
-            "unit": options.get("unit", "images/s"),
-            "spread": throughput.spread,
-            **vars(throughput),
-        },
-        "throughput_mean": throughput.mean,
+        "throughput": to_builtins(rates),
+        "throughput_mean": rates.mean,
         "rounds": {
             "count": len(seconds),
             "batches_per_step": 10,
             "stopped_by": "precision",
             "dropped_seconds": [0.1],
         },
-        "canary": {"seconds": canaries, "when": "before each round"},
-        "latency": {"source": "single-batch calls", **latency([s / 10 for s in seconds])},
+        "canary": {"kind": "matrix", "seconds": canaries, "when": "before each round"},
+        "latency": to_builtins(latency([s / 10 for s in seconds], "single-batch calls")),
         "compute": {
             "flops_per_item": flops,
             "achieved": flops * rate,
@@ -125,7 +128,7 @@ def benchmark(name: str, function: str = "bench_inference/bench_cnn_torch.py::be
         "data": per_batch,
         "iterations": 10,
     }
-    return {
+    plain = {
         "group": None,
         "name": f"{function.split('::')[-1]}[{name}]",
         "fullname": f"{function}[{name}]",
@@ -135,29 +138,28 @@ def benchmark(name: str, function: str = "bench_inference/bench_cnn_torch.py::be
         "options": {},
         "stats": stats,
     }
+    return Benchmark.of(plain)
 
 
-def document(benchmarks: List[Dict[str, Any]]) -> Dict[str, Any]:
+def document(benchmarks: Sequence[Benchmark]) -> Document:
     """Return a whole document around them."""
-    return {
-        "machine_info": {"node": "host", "machine": "x86_64", "python_version": "3.11.7"},
-        "commit_info": {"id": "unknown", "dirty": False},
-        "benchmarks": benchmarks,
-        "datetime": "2026-11-20T10:10:00",
-        "version": "5.3.1",
-        NAMESPACE: {"format": 2},
-    }
+    around = Around(
+        machine_info={"node": "host", "machine": "x86_64", "python_version": "3.11.7"},
+        commit_info={"id": "unknown", "dirty": False},
+        datetime="2026-11-20T10:10:00",
+        version="5.3.1",
+    )
+    return Document.of(around, benchmarks)
 
 
-def verdict(kind: str, rate: float, change: float = 0.0) -> Dict[str, Any]:
+def verdict(kind: str, rate: float, change: float = 0.0, **more: Any) -> Verdict:
     """Return what the gate says of a case, as the journal keeps it."""
     compared = kind not in ("new", "missing", "incomparable")
     reasons = {
         "incomparable": ("another machine (cpu/Other, now cpu/Some CPU)",),
         "inconclusive": ("±6.1% after 12 processes; 3% is needed to say",),
     }
-    return {
-        "kind": kind,
+    values: Dict[str, Any] = {
         "before": rate / (1 + change) if kind != "new" else None,
         "now": rate,
         "unit": "images/s",
@@ -167,9 +169,9 @@ def verdict(kind: str, rate: float, change: float = 0.0) -> Dict[str, Any]:
         "threshold": 0.05,
         "processes": 5,
         "processes_before": 5,
-        "metric": "throughput",
         "reasons": reasons.get(kind, ()),
     }
+    return Verdict(kind, **{**values, **more})
 
 
 def large_report(
@@ -206,9 +208,9 @@ def large_report(
         benchmarks.append(case)
     for index, case in enumerate(benchmarks):
         kind = KINDS[index % 10] if index % 10 < len(KINDS) else "pass"
-        rate = case["extra_info"][NAMESPACE]["throughput"]["median"]
+        rate = case.record.throughput.median
         change = changes.get(kind, 0.0) + chosen.gauss(0, 0.01)
-        verdicts[case["fullname"]] = verdict(kind, rate, change)
+        verdicts[case.fullname] = verdict(kind, rate, change)
     gone = "bench_inference/bench_cnn_torch.py::bench_cnn_torch[vgg16-bs1-synthetic]"
     broken = "bench_inference/bench_triton.py::bench_triton[resnet50-clients1-sync-real]"
     verdicts[gone] = verdict("missing", 0)
@@ -226,10 +228,9 @@ def large_report(
 
 def nasty() -> Report:
     """Return a report of a case whose texts would do harm if anything took them for code."""
-    case = benchmark(NASTY)
-    record_of(case)["versions"][NASTY] = NASTY
-    found = {**verdict("incomparable", 100), "reasons": [NASTY]}
-    return Report(document([case]), {case["fullname"]: found}, command=NASTY, baseline=NASTY)
+    case = changed(benchmark(NASTY), {"record.versions": {NASTY: NASTY}})
+    found = verdict("incomparable", 100, reasons=[NASTY])
+    return Report(document([case]), {case.fullname: found}, command=NASTY, baseline=NASTY)
 
 
 def visible(folder: Path) -> List[str]:

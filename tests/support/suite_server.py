@@ -43,7 +43,6 @@ PR_SET_PDEATHSIG = 1
 # What a run imports that reads a baseline, judges, writes a report or has workers, and some of
 # pytest's own.
 LATER = (
-    "jsonschema",
     "scipy.special",
     "plotly.offline",
     "jinja2",

@@ -1,4 +1,4 @@
-"""Images that a GPU decodes: by nvJPEG on one, and elsewhere by Pillow in its place."""
+"""Images that a GPU decodes. Without a GPU Pillow takes the place of nvJPEG."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import io
 import itertools
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Iterator, List
 
 import numpy as np
@@ -23,13 +24,13 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.framework
 SIZE = 224
-#: Of 255: Pillow's resizing rounds between its two passes. nvJPEG makes more of the colours at
-#: edges, for each pair of pixels has one.
+#: Of 255. Pillow's resizing rounds between its two passes. nvJPEG also interpolates the colours in
+#: another way, which a JPEG file usually has at half the resolution.
 MOST, MEAN = {"cpu": 1, "cuda": 40}, {"cpu": 0.5, "cuda": 2.0}
 
 
 def by_pillow(files: List[Any]) -> List[Any]:
-    """In place of nvJPEG; it refuses what has hardly more than a header."""
+    """Takes the place of nvJPEG. Refuses files that are hardly longer than a header."""
     import torch
 
     found = []
@@ -52,7 +53,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def decode(kind: str) -> Any:
-    """What decodes a task, and hands it over."""
+    """The decoder of a task."""
     import torch
 
     from ipubench.fixtures.data.images import on_gpu
@@ -74,14 +75,14 @@ def decode(kind: str) -> Any:
 
 @pytest.fixture
 def batches_of(kind: str, decode: Any) -> Iterator[Any]:
-    """What loads a feed's images; all ends with the test."""
-    from ipubench.fixtures.data.images.on_gpu import GpuBatches
+    """Loads a feed's images. All feeds end with the test."""
+    from ipubench.fixtures.data.images import on_gpu
 
     feeds: List[ImageFeed] = []
 
     def load(feed: ImageFeed) -> Any:
         feeds.append(feed)
-        make = partial(GpuBatches, decode=decode)
+        make = partial(on_gpu.GpuBatches, decode=decode)
         return image_batches(feed, pin_memory=kind == "cuda", make=make)
 
     yield load
@@ -119,7 +120,9 @@ def alike(batch: Any, wanted: List[NDArray[np.uint8]], kind: str) -> None:
     assert difference.mean() <= MEAN[kind]
 
 
-@pytest.mark.parametrize(("workers", "batch_size", "task_images"), [(0, 4, 4), (2, 3, 5)])
+@pytest.mark.parametrize(
+    ("workers", "batch_size", "task_images"), [(0, 4, 4), (2, 3, 5), (0, 8, 3)]
+)
 def test_images_are_pillow_s_but_for_a_bound(
     kind: str, batches_of: Any, tmp_path: Path, workers: int, batch_size: int, task_images: int
 ) -> None:
@@ -149,7 +152,7 @@ def test_corrupt_files_are_replaced_and_named(kind: str, batches_of: Any, tmp_pa
 def test_a_task_that_the_gpu_refuses_is_the_host_s(
     kind: str, batches_of: Any, tmp_path: Path
 ) -> None:
-    """The header and the end of such a file are right, and it has no image."""
+    """The damaged file has a header and an end, but no image."""
     feed = feed_of(tmp_path, 6, 0, 6)
     assert feed.folder is not None
     damaged = Path(feed.folder.paths[0])
@@ -178,6 +181,52 @@ def test_closing_is_final(batches_of: Any, tmp_path: Path) -> None:
     for _ in range(2):
         batches.close()
         assert list(batches) == []
+
+
+@pytest.mark.filterwarnings("ignore:.pin_memory. argument")
+@pytest.mark.parametrize("by_gpu", [True, False])
+def test_a_case_on_a_gpu_uses_the_decoder_if_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, decode: Any, by_gpu: bool
+) -> None:
+    """A double replaces the network and, without a GPU, the device."""
+    import torch
+
+    from ipubench.fixtures.data.images import on_gpu
+    from ipubench.fixtures.runtimes.torch.classifier import ClassifierStep
+
+    feed = feed_of(tmp_path, batch_size=2, workers=1, task_images=4)
+    seen: List[torch.Tensor] = []
+
+    class Network:
+        engine = SimpleNamespace(name="compile", uploads=True)
+        dtype = torch.float16
+
+        def build(self) -> None:
+            """Nothing to build."""
+
+        def __call__(self, images: torch.Tensor) -> torch.Tensor:
+            seen.append(images)
+            return images.float().mean(dim=(1, 2, 3))
+
+    monkeypatch.setattr(on_gpu, "choose_decoder", lambda feed: decode if by_gpu else None)
+    host: Any = SimpleNamespace(
+        torch_device=torch.device("cuda"), device=SimpleNamespace(), synchronise=lambda: None
+    )
+    network: Any = Network()
+    step = ClassifierStep(host, network, feed)
+    step.build()
+    try:
+        step()
+        halves = step.loader_and_model()
+        assert halves is not None
+        halves[0].run()
+        halves[1].run()
+    finally:
+        step.close()
+    assert seen[0].device.type == (kind if by_gpu else "cpu")
+    assert step.burst == 2
+    assert step.prefetched_batches == (4 + 2 * on_gpu.AHEAD if by_gpu else 4)
+    assert step.counters() == ({"decoded_on_host": 2} if by_gpu else {})
 
 
 def test_the_host_decodes_where_the_gpu_cannot(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from PIL import Image
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.yaml_reader import YamlError
 from ipubench.fixtures.data.imagenet.shards import fault_of_file
-from ipubench.fixtures.data.images.preprocess import load_image
+from ipubench.fixtures.data.images.preprocess import load_for_gpu, load_image
 from ipubench.fixtures.data.tfds import find
 from ipubench.fixtures.devices import lease
 from ipubench.fixtures.runtimes.model_cache import ModelCache
@@ -32,6 +32,7 @@ from ipubench.plugins.benchmarks_yml.reader import read_entries
 from ipubench.plugins.gate.policy_file import Policy, PolicyError
 from ipubench.plugins.measure.peaks import Peaks
 from ipubench.plugins.record.files import write_json
+from ipubench.plugins.record.structs import as_plain
 from tests.support.baselines import document, entry
 
 if TYPE_CHECKING:
@@ -63,8 +64,7 @@ def _file(name: str, read: Callable[[Path], Any]) -> Callable[[Path, bytes], Any
 
 
 def _baseline(folder: Path) -> bytes:
-    stored = {**document(entry("a"), entry("b")), "ipubench": {"format": 2}}
-    write_json(folder / "sound.json", stored)
+    write_json(folder / "sound.json", as_plain(document(entry("a"), entry("b"))))
     return (folder / "sound.json").read_bytes()
 
 
@@ -205,4 +205,7 @@ READERS: Dict[str, Reader] = {
         _records, _file("train-00000-of-00001", lambda path: fault_of_file(str(path)))
     ),
     "image": Reader(_picture, _file("image.jpeg", lambda path: load_image(path, 32)), CaseError),
+    "image for a GPU": Reader(
+        _picture, _file("image.jpeg", lambda path: load_for_gpu(path, 32)), CaseError
+    ),
 }

@@ -322,7 +322,7 @@ def test_a_profile_has_the_layer(
     step.profile(tmp_path)
     (path,) = tmp_path.glob(file)
     json.loads(path.read_text())
-    operations = {one["name"]: one["share"] for one in operations_in(tmp_path)}
+    operations = {one.name: one.share for one in operations_in(tmp_path)}
     assert any(event in name for name in operations)
     assert sum(operations.values()) == pytest.approx(1)
     step()  # and the step still runs

@@ -289,7 +289,7 @@ def test_the_fastest_engine_takes_a_fourth_channel(paths: List[str], torch: Any)
 def test_on_a_gpu_the_next_images_travel_while_the_network_computes(
     torch: Any, monkeypatch: pytest.MonkeyPatch, idle: bool
 ) -> None:
-    """Without a GPU nothing is recorded, and the order of what is started is what is checked."""
+    """Doubles replace streams and graphs, and note the order in which work starts."""
     from ipubench.fixtures.runtimes.torch import cuda_graph
 
     started: List[str] = []

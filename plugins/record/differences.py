@@ -1,0 +1,103 @@
+"""In what the records of a case differ: what may not be compared, and what is said of it."""
+
+from __future__ import annotations
+
+import math
+from typing import List, Optional, Sequence
+
+from ipubench.fixtures.case.errors import shortened
+from ipubench.plugins.record.record import ONE_BATCH, ONE_BATCH_ROUNDS, items_per_batch
+from ipubench.plugins.record.structs import Benchmark, Facts, Record
+
+
+def same_latency(now: Record, before: Record) -> bool:
+    """Tell whether the latencies of two records are of calls alike."""
+    ours, theirs = now.latency.source, before.latency.source
+    return ours == theirs or {ours, theirs} <= {ONE_BATCH, ONE_BATCH_ROUNDS}
+
+
+def other_items(now: Record, before: Record) -> List[str]:
+    """Return in words that a batch has other items, or items of another kind; else nothing.
+
+    What a round has is no difference: it depends on the machine, and a rate does not.
+    """
+    found = []
+    units = [one.throughput.unit for one in (before, now)]
+    if units[0] != units[1]:
+        found.append(f"unit {units[0]} -> {units[1]}")
+    items = [items_per_batch(one) for one in (before, now)]
+    if not math.isclose(*items):
+        found.append(f"{items[0]:,.12g} items a batch, now {items[1]:,.12g}")
+    return found
+
+
+def changed_extra_info(
+    now: Benchmark, before: Benchmark, keys: Optional[Sequence[str]] = None
+) -> List[str]:
+    """Return in words how the ``extra_info`` of a test differs in two benchmarks.
+
+    ``keys``: look at these only; else at all that its test noted.
+    """
+    ours, theirs = now.extra_info.others, before.extra_info.others
+    return [
+        f"extra_info {key} {shortened(theirs.get(key))} -> {shortened(ours.get(key))}"
+        for key in (sorted({*ours, *theirs}) if keys is None else keys)
+        if ours.get(key) != theirs.get(key)
+    ]
+
+
+def changed_settings(now: Benchmark, before: Benchmark) -> List[str]:
+    """Return in words which settings of pytest-benchmark that decide a result differ.
+
+    The meter has a clock and a warm-up of its own. Benchmarks without settings differ in none.
+    """
+    names = ["disable_gc"]
+    if now.record.effective.get("measured_by"):
+        names += ["timer", "warmup"]
+    ours, theirs = now.options, before.options
+    return [
+        f"{name} {theirs[name]} -> {ours[name]}"
+        for name in names
+        if name in ours and name in theirs and ours[name] != theirs[name]
+    ]
+
+
+def differences(now: Record, before: Record) -> List[str]:
+    """Return why two records may not be compared, in words; empty where they may."""
+    found = other_items(now, before)
+    if now.device.fingerprint != before.device.fingerprint:
+        found.append(f"another machine ({before.device.fingerprint}, now {now.device.fingerprint})")
+    if now.config_hash != before.config_hash:
+        changed = _changed(now.effective_options, before.effective_options)
+        found.append(f"another configuration ({', '.join(changed) or 'hash differs'})")
+    found += _changed(now.conditions, before.conditions)
+    found += _changed(now.effective, before.effective)
+    ours, theirs = at_once(now), at_once(before)
+    if ours != theirs:
+        found.append(f"requests sent at once ({theirs} of those configured, now {ours})")
+    data, other_data = _source(now), _source(before)
+    if data != other_data:
+        found.append(f"other data ({other_data}, now {data})")
+    if bool(now.canary.seconds) != bool(before.canary.seconds):
+        found.append("canaries on one side only")
+    return found
+
+
+def _changed(now: Facts, before: Facts) -> List[str]:
+    return [
+        f"{key} {before.get(key)} -> {now.get(key)}"
+        for key in sorted({*now, *before})
+        if now.get(key) != before.get(key)
+    ]
+
+
+def at_once(record: Record) -> float:
+    """Return which share of a round's requests wait at once, as each then waits longer; else 1."""
+    shortened = record.rounds.shortened
+    asynchronous = record.effective.get("request_type") == "async"
+    return 1.0 if shortened is None or not asynchronous else shortened
+
+
+def _source(record: Record) -> str:
+    """Return what the input was, without the unreadable files that happened to be met."""
+    return ", ".join(f"{k} {v}" for k, v in sorted(record.data.items()) if k != "corrupt")

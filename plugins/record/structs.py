@@ -1,0 +1,409 @@
+"""What is stored of a measurement: the types of a record, and of the benchmark that holds it.
+
+A record is the value of ``extra_info["ipubench"]`` in a benchmark of pytest-benchmark's format.
+The rounds themselves stay where that format keeps them, in ``stats["data"]``, in seconds per batch.
+
+A field without a default is in every file, and a file without it is damaged. One with a default is
+only in files that know it. What a reader does not know it leaves out.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Union
+
+import msgspec
+from msgspec import Meta, Struct
+
+if sys.version_info >= (3, 9):
+    from typing import Annotated
+else:
+    from typing_extensions import Annotated
+
+if TYPE_CHECKING:
+    #: A value that JSON has.
+    Json = Union[None, bool, int, float, str, Sequence["Json"], Mapping[str, "Json"]]
+else:
+    Json = Any
+
+NAMESPACE = "ipubench"
+#: What is kept as whoever measured gives it: the options of a case, what a framework counted.
+Facts = Mapping[str, Json]
+#: Of other numbers ratios are no longer finite: they are no measurement.
+Positive = Annotated[float, Meta(ge=1e-30, le=1e30)]
+Amount = Annotated[float, Meta(ge=0, le=1e30)]
+Number = Annotated[float, Meta(ge=-1e30, le=1e30)]
+#: Seconds since 1970.
+Moment = Annotated[float, Meta(ge=0, le=1e11)]
+Count = Annotated[int, Meta(ge=0)]
+Name = Annotated[str, Meta(min_length=1)]
+#: UTC, ISO 8601.
+TIME = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"
+Time = Annotated[str, Meta(pattern=TIME)]
+#: The commit, and whether files differed from it.
+Revision = Annotated[str, Meta(pattern="^[0-9a-f]{1,64}(-dirty)?$")]
+
+
+class Part(Struct, frozen=True, omit_defaults=True):
+    """A part of what is stored."""
+
+
+class Device(Part, frozen=True):
+    """What measured; ``fingerprint`` is equal exactly where two results may be compared."""
+
+    kind: str
+    name: str
+    fingerprint: Name
+    details: Facts
+
+
+class Quiet(Part, frozen=True):
+    """What ``--wait-for-quiet`` waited for."""
+
+    quiet: bool
+    waited_seconds: Amount
+    used_by_others: Number
+
+
+class Rounds(Part, frozen=True):
+    """How many rounds there were, of how many batches, and what ended them."""
+
+    count: Count
+    batches_per_step: Count
+    stopped_by: str
+    dropped_seconds: Sequence[Amount]
+    warm_up_ended_by: str = ""
+    #: The share of a round's configured work that it has on this machine.
+    shortened: Optional[Amount] = None
+
+
+class Canary(Part, frozen=True):
+    """A small piece of work that is timed beside the rounds."""
+
+    kind: str
+    seconds: Sequence[Positive]
+    when: str
+
+
+class Contention(Part, frozen=True):
+    """What other programs took from each round; ``unknown`` says why nobody knows.
+
+    ``lost`` is the share of each round, ``limit`` what a clean one may have lost. ``kept``: whether
+    figures are made of each. ``enough``: whether enough rounds are clean to judge by. ``copies_ms``
+    show the machine's state round each.
+    """
+
+    unknown: str = ""
+    limit: Optional[Amount] = None
+    lost: Sequence[Number] = ()
+    cpu_seconds: Sequence[Number] = ()
+    kept: Sequence[bool] = ()
+    clean: Optional[Count] = None
+    enough: Optional[bool] = None
+    by_others: Optional[Number] = None
+    waited: Optional[Number] = None
+    stolen: Optional[Number] = None
+    beside: Optional[Number] = None
+    throttled: Optional[Number] = None
+    reading_seconds: Optional[Number] = None
+    copies_ms: Sequence[Positive] = ()
+    copy_ms: Optional[Positive] = None
+
+    def __post_init__(self) -> None:
+        known = (self.enough is not None, bool(self.lost), self.limit is not None)
+        if any(known) and not all(known):
+            raise ValueError("`enough`, `lost` and `limit` are there together or not at all")
+
+
+class Throughput(Part, frozen=True):
+    """Items per second over the rounds of one process."""
+
+    unit: str
+    #: Half the interval over the median: what the table shows as ±.
+    spread: Amount
+    median: Positive
+    #: The 95% interval of the median.
+    low: Positive
+    high: Positive
+    mean: Positive
+    min: Positive
+    max: Positive
+
+
+class Latency(Part, frozen=True):
+    """Milliseconds of a batch, and what was timed for them."""
+
+    source: str
+    p50_ms: Amount
+    p90_ms: Amount
+    p99_ms: Amount
+    samples: Count
+    #: Of each call, where that is several.
+    batches: Optional[Count] = None
+
+
+class Compute(Part, frozen=True):
+    """Floating-point work and moved bytes per second, against what the device was seen to reach."""
+
+    copy_peak_bytes_per_s: Optional[Amount]
+    flops_per_item: Optional[Amount] = None
+    achieved: Optional[Amount] = None
+    peak: Optional[Amount] = None
+    share: Optional[Amount] = None
+    weight_bytes_per_item: Optional[Amount] = None
+    peak_disturbed: bool = False
+
+
+class Memory(Part, frozen=True):
+    """The most bytes that were held, on the host ``since`` when."""
+
+    host_peak_rss_bytes: Count
+    since: str
+    device_peak_bytes: Optional[Count]
+
+
+class InputRates(Part, frozen=True):
+    """What loading and the model reach alone, in items per second; the lower one limits."""
+
+    unit: str
+    loader: Amount
+    model: Amount
+    limit: str
+
+
+class Operation(Part, frozen=True):
+    """An operation of a profiled call: its share of the time, 0 to 1, and its seconds."""
+
+    name: str
+    share: Amount
+    seconds: Amount
+
+
+class GrownOperation(Part, frozen=True):
+    """An operation whose share of the time grew."""
+
+    name: str
+    before: Amount
+    now: Amount
+    seconds_before: Amount
+    seconds_now: Amount
+
+
+class Profile(Part, frozen=True):
+    """Where the time of one call went here, the largest share first, and there."""
+
+    folder: str = ""
+    here: Sequence[Operation] = ()
+    there: Sequence[Operation] = ()
+    grown: Sequence[GrownOperation] = ()
+    notes: Sequence[str] = ()
+
+
+class Accepted(Part, frozen=True):
+    """A slow-down that ``promote`` was told to accept."""
+
+    reason: str
+    time: str = ""
+    change: Optional[Number] = None
+
+
+class Spec(Part, frozen=True):
+    """What a command of a benchmarks.yml was, and what it printed."""
+
+    entry: str
+    variant: str
+    columns: Sequence[Tuple[str, Json]]
+    seconds: Amount
+    git: Optional[str]
+    file: str = ""
+    command: Sequence[str] = ()
+    folder: str = ""
+    copies: int = 1
+    metrics: Facts = {}
+    derived: Facts = {}
+    stdout: str = ""
+    stderr: str = ""
+
+
+class Process(Part, frozen=True):
+    """What is kept of one process that measured a case: the independent unit of a comparison.
+
+    The rounds of one share its memory layout and are correlated. ``fresh``: it measured this case
+    alone. ``seconds`` are those of each round that counts, and ``canaries`` those of the canary;
+    ``compile`` says whether ``compile_seconds`` are comparable. ``clean``: whether others left
+    enough rounds alone to judge by. ``lost`` is the mean share of a round's time that they took;
+    ``copy_ms``: of a copy in memory, which shows the machine's state. ``cpu_seconds``: the median
+    CPU time of a round. The last four are None where nothing tells.
+    """
+
+    fresh: bool
+    time: Time
+    items_per_round: Positive
+    seconds: Annotated[Sequence[Positive], Meta(min_length=1)]
+    canaries: Sequence[Positive]
+    compile: str
+    compile_seconds: Amount
+    latency_p99_ms: Amount
+    memory_bytes: Count
+    clean: Optional[bool] = None
+    lost: Optional[Amount] = None
+    copy_ms: Optional[Positive] = None
+    cpu_seconds: Optional[Amount] = None
+
+    def __post_init__(self) -> None:
+        if self.clean is not None and self.lost is None:
+            raise ValueError("`clean` is there without `lost`")
+
+
+class Record(Part, frozen=True):
+    """What the number of a case was, and everything needed to judge it later.
+
+    ``processes`` are those that measured the case, the run's own first; a record of the journal,
+    which one process wrote, has none and stands for itself.
+    """
+
+    format: int
+    name: Name
+    config: Facts
+    overrides: Sequence[str]
+    effective_options: Facts
+    config_hash: Name
+    framework: Optional[str]
+    device: Device
+    conditions: Facts
+    workers: int
+    versions: Mapping[str, str]
+    git: Optional[Revision]
+    time: Time
+    effective: Facts
+    build_seconds: Amount
+    compile_seconds: Amount
+    compile: str
+    first_step_seconds: Amount
+    rounds: Rounds
+    canary: Canary
+    items_per_round: Positive
+    throughput: Throughput
+    throughput_mean: Positive
+    latency: Latency
+    compute: Optional[Compute]
+    implausible: bool
+    memory: Memory
+    counters: Facts
+    input: Optional[InputRates]
+    data: Facts
+    contention: Contention = Contention()
+    spent: Mapping[str, Amount] = {}
+    #: The node id of its test, of one of several results.
+    test: Optional[str] = None
+    host: Optional[str] = None
+    wait_for_quiet: Optional[Quiet] = None
+    compile_saved_seconds: Optional[Amount] = None
+    finish: Facts = {}
+    spec: Optional[Spec] = None
+    processes: Sequence[Process] = ()
+    operations: Sequence[Operation] = ()
+    #: Oldest first.
+    accepted: Sequence[Accepted] = ()
+    #: In the history: the baseline that it became.
+    promoted: str = ""
+
+
+class Stats(Part, frozen=True):
+    """pytest-benchmark's own figures: ``data`` are seconds per batch, ``iterations`` batches."""
+
+    data: Annotated[Sequence[Positive], Meta(min_length=1)]
+    iterations: Annotated[int, Meta(ge=1)]
+    rounds: int
+    outliers: str
+    iqr_outliers: int
+    stddev_outliers: int
+    min: Optional[float]
+    max: Optional[float]
+    mean: Optional[float]
+    median: Optional[float]
+    stddev: Optional[float]
+    iqr: Optional[float]
+    q1: Optional[float]
+    q3: Optional[float]
+    ld15iqr: Optional[float]
+    hd15iqr: Optional[float]
+    ops: Optional[float]
+    total: Optional[float]
+
+
+class ExtraInfo(Part, frozen=True):
+    """Our record, and what else a test has noted."""
+
+    ipubench: Record
+    others: Facts = {}
+
+
+class Benchmark(Part, frozen=True):
+    """A finished benchmark in pytest-benchmark's format, with our record in it."""
+
+    fullname: Name
+    name: str
+    group: Optional[str]
+    param: Optional[str]
+    params: Optional[Facts]
+    options: Facts
+    stats: Stats
+    extra_info: ExtraInfo
+
+    @property
+    def record(self) -> Record:
+        """Our record."""
+        return self.extra_info.ipubench
+
+    @staticmethod
+    def of(plain: Json) -> Benchmark:
+        """Return what a file holds. Raises msgspec.ValidationError, with the place of a fault."""
+        return msgspec.convert(inward(plain), Benchmark)
+
+
+class Around(Part, frozen=True, omit_defaults=False):
+    """What pytest-benchmark says around the benchmarks of a document."""
+
+    machine_info: Facts = {}
+    commit_info: Facts = {}
+    datetime: str = ""
+    version: str = ""
+
+
+#: Where a line of a journal has benchmarks.
+HOLDERS = ("benchmark", "here", "there")
+
+
+def inward(plain: Any) -> Any:
+    """Return a benchmark, a line or a document for msgspec: what else is in ``extra_info`` apart.
+
+    What is damaged stays as it is.
+    """
+    return _with_extra(plain, _apart)
+
+
+def as_plain(value: Struct) -> Any:
+    """Return the JSON values of a benchmark, a line, a document, or of what is none of these."""
+    return _with_extra(msgspec.to_builtins(value), _together)
+
+
+def _with_extra(plain: Any, change: Callable[[Dict[str, Json]], Facts]) -> Any:
+    if not isinstance(plain, dict):
+        return plain
+    if isinstance(plain.get("benchmarks"), list):
+        return {**plain, "benchmarks": [_with_extra(one, change) for one in plain["benchmarks"]]}
+    extra = plain.get("extra_info")
+    if "stats" in plain and isinstance(extra, dict) and NAMESPACE in extra:
+        return {**plain, "extra_info": change(extra)}
+    holders = {name: _with_extra(plain[name], change) for name in HOLDERS if name in plain}
+    return {**plain, **holders}
+
+
+def _apart(extra: Dict[str, Json]) -> Facts:
+    others = {name: value for name, value in extra.items() if name != NAMESPACE}
+    return {NAMESPACE: extra[NAMESPACE], "others": others}
+
+
+def _together(extra: Dict[str, Any]) -> Facts:
+    return {**extra.pop("others", {}), **extra}

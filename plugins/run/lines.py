@@ -1,0 +1,193 @@
+"""The lines of a journal: one type each, told apart by ``type`` (plugins/run/journal.py)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Iterable, List, Mapping, NamedTuple, Optional, Sequence, Union
+
+import msgspec
+
+from ipubench.plugins.gate.adjacent import AdjacentRounds
+from ipubench.plugins.record.files import json_lines
+from ipubench.plugins.record.structs import (
+    Amount,
+    Benchmark,
+    Facts,
+    Json,
+    Moment,
+    Name,
+    Part,
+    Profile,
+    inward,
+)
+from ipubench.plugins.record.verdict import Verdict
+
+
+class Line(Part, frozen=True, tag_field="type"):
+    """A line of a journal."""
+
+
+class RunLine(Line, frozen=True, tag="run"):
+    """A run begins: its command line, and what a run that continues it must share."""
+
+    format: int
+    command: Sequence[str] = ()
+    started: Optional[Moment] = None
+    pid: Optional[int] = None
+    circumstances: Mapping[str, Optional[str]] = {}
+
+
+class ResumeLine(Line, frozen=True, tag="resume"):
+    """A later run goes on; it keeps some cases."""
+
+    kept: Sequence[str]
+    pid: Optional[int] = None
+    circumstances: Mapping[str, Optional[str]] = {}
+
+
+class SelectedLine(Line, frozen=True, tag="selected"):
+    """What the run is about."""
+
+    cases: Sequence[str]
+
+
+class BeginLine(Line, frozen=True, tag="begin"):
+    """A case starts."""
+
+    case: str
+
+
+class CaseLine(Line, frozen=True, tag="case"):
+    """A measured case."""
+
+    benchmark: Benchmark
+
+    @property
+    def case(self) -> str:
+        """The node id."""
+        return self.benchmark.fullname
+
+
+class FreshLine(CaseLine, frozen=True, tag="fresh"):
+    """The same, measured once more in a fresh process."""
+
+
+class ExtraLine(Line, frozen=True, tag="extra"):
+    """What a test, or a fixture of it, put into ``extra_info`` after its measurement."""
+
+    case: str
+    extra_info: Facts
+
+
+class PairLine(Line, frozen=True, tag="pair"):
+    """A case measured here and in another environment, in turns."""
+
+    case: str
+    here: Benchmark
+    there: Benchmark
+    here_first: Optional[bool] = None
+    rounds: Optional[AdjacentRounds] = None
+
+
+class VerdictLine(Line, frozen=True, tag="verdict"):
+    """What the gate said."""
+
+    case: str
+    verdict: Verdict
+
+
+class ProfileLine(Line, frozen=True, tag="profile"):
+    """Where the time of a case went."""
+
+    case: str
+    profile: Profile
+
+
+class OutcomeLine(Line, frozen=True, tag="outcome"):
+    """How a case's test ended, why in one line, and what a user can mend as its whole message."""
+
+    case: str
+    outcome: str
+    why: str = ""
+    message: str = ""
+
+
+class EndLine(Line, frozen=True, tag="end"):
+    """How the run ended."""
+
+    exit_code: Optional[int] = None
+    time: Optional[Moment] = None
+    baseline: str = ""
+    gate: str = "no gate"
+    missing: Sequence[str] = ()
+    spent: Mapping[str, Amount] = {}
+    closing: Sequence[str] = ()
+
+
+class Damaged(NamedTuple):
+    """A line that says something of a case and cannot be read, and why."""
+
+    case: str
+    why: str
+
+
+JournalLine = Union[
+    RunLine,
+    ResumeLine,
+    SelectedLine,
+    BeginLine,
+    CaseLine,
+    FreshLine,
+    ExtraLine,
+    PairLine,
+    VerdictLine,
+    ProfileLine,
+    OutcomeLine,
+    EndLine,
+]
+
+
+class _Named(Part, frozen=True):
+    fullname: Name
+
+
+class _OfCase(Part, frozen=True):
+    """What a damaged line may still say: of which case it is."""
+
+    case: str = ""
+    benchmark: Optional[_Named] = None
+
+
+def line_of(plain: Json) -> Union[JournalLine, Damaged, None]:
+    """Return a line; None for one of a newer type, and for one that says nothing of a case."""
+    try:
+        line: JournalLine = msgspec.convert(inward(plain), JournalLine)
+        return line
+    except msgspec.ValidationError as error:
+        why = str(error)
+    if not isinstance(plain, dict) or plain.get("type") not in TYPES:
+        return None
+    try:
+        found = msgspec.convert(plain, _OfCase)
+    except msgspec.ValidationError:
+        return None
+    case = found.case or (found.benchmark.fullname if found.benchmark is not None else "")
+    return Damaged(case, why) if case else None
+
+
+TYPES = {str(one.__struct_config__.tag) for one in JournalLine.__args__}  # type: ignore[attr-defined]
+
+
+def lines_of(plain: Iterable[Json]) -> List[Union[JournalLine, Damaged]]:
+    """Return the lines that can be used, and those that are damaged."""
+    return [line for line in map(line_of, plain) if line is not None]
+
+
+def read_lines(path: Path) -> List[Union[JournalLine, Damaged]]:
+    """Return the lines of a journal. Raises OSError."""
+    return lines_of(json_lines(path))
+
+
+def lines_in(folder: Path) -> List[Union[JournalLine, Damaged]]:
+    """Return the lines of all journals in a folder. Raises OSError."""
+    return [line for path in folder.glob("run-*.jsonl") for line in read_lines(path)]
