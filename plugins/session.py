@@ -21,6 +21,7 @@ from ipubench.plugins.command_line import refusals
 from ipubench.plugins.compare import (
     against_plugin,
     baseline_plugin,
+    counting,
     explain,
     fresh_processes,
     judge_plugin,
@@ -65,6 +66,7 @@ def begin(config: pytest.Config) -> None:
     policy.read_policy(run)
     benchmarks_yml.read_files(run)
     fresh_processes.reserve_gate_time(config, run.limit)
+    counting.prepare(run)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -150,8 +152,11 @@ def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Ite
 
 
 def pytest_runtestloop(session: pytest.Session) -> Optional[bool]:
-    """With ``--describe`` or ``--dry-run`` list the cases, and run none."""
-    return dry_run.list_commands(session) or describe.list_options(session)
+    """With ``--describe`` or ``--dry-run`` list the cases, and run none; else count them first."""
+    listed = dry_run.list_commands(session) or describe.list_options(session)
+    if not listed:
+        counting.count_cases(run_of(session.config), session.items)
+    return listed
 
 
 # ------------------------------------------------------------------ attaching the device

@@ -11,7 +11,7 @@ from ipubench.fixtures.case.options import DATA_MODES, PRECISIONS
 from ipubench.fixtures.command_line import PREFIX
 from ipubench.fixtures.devices import KINDS
 from ipubench.plugins.command_line import spelling
-from ipubench.plugins.record.text import duration, percentage, whole_number
+from ipubench.plugins.record.text import duration, gate_limits, percentage, whole_number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +55,8 @@ def sections() -> List[Section]:
     _add_listings(what)
     how = Section("how to measure")
     _add_measuring(how)
-    inside = Section("profiles and graphs")
+    _add_counting(how)
+    inside = Section("what a case does inside")
     _add_inspection(inside)
     results = Section("results, baselines and gate")
     _add_results(results)
@@ -225,6 +226,17 @@ def _add_measuring(group: Section) -> None:
     )
 
 
+def _add_counting(group: Section) -> None:
+    """What is counted in addition to the times, and the process that counts."""
+    group.addoption(
+        "--count",
+        choices=("instructions",),
+        help="also count the instructions of each case's call, which other programs do not "
+        "disturb: with the processor's performance unit, else with valgrind",
+    )
+    group.addoption("--counting", metavar="WAY", help=argparse.SUPPRESS)
+
+
 def _add_inspection(group: Section) -> None:
     """Profiles and graphs of the cases."""
     group.addoption(
@@ -286,10 +298,10 @@ def _add_comparisons(group: Section) -> None:
     )
     group.addoption(
         "--gate",
-        type=percentage,
+        type=gate_limits,
         metavar="PERCENT",
         help="fail a case that is certainly slower than its baseline by more than this, such as "
-        "2%%",
+        "2%%; instructions:1%% judges instructions and times nothing, 2%%,instructions:1%% both",
     )
     group.addoption(
         "--gate-cap",

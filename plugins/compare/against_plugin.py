@@ -121,7 +121,7 @@ class Comparison:
             f"  {name}: up to {self.cap} pairs, {self._expected:.0f} s each: {whole}"
         )
         while len(self.measured) < self.cap:
-            if paired.given_up(len(self.usable), len(self.measured)):
+            if paired.too_disturbed(len(self.usable), len(self.measured)):
                 break
             if not self._time.allows(self._expected):
                 reasons.append(TIME_OVER)
@@ -252,7 +252,8 @@ def what_is_compared(run: Run, items: List[pytest.Item]) -> List[str]:
     given = options_of(run.config).against
     there = given if environment.revision is not None else environment.python
     cases = [item for item in items if case_of(item) is not None]
-    time = [most_time(run.config, cases)] if cases else []
+    timed = cases and not (run.counting is not None and run.counting.alone)
+    time = [most_time(run.config, cases)] if timed else []
     return [f"against {there}: {against.description()}", *time]
 
 

@@ -14,7 +14,7 @@ from ipubench.plugins.command_line.words import worker_count, workers_in_turns
 from ipubench.plugins.compare.policy import has_gate
 from ipubench.plugins.elsewhere.busy_programs import busy_programs
 from ipubench.plugins.elsewhere.remote_case import RemoteCase
-from ipubench.plugins.gate.countable import LEAST_FRESH, given_up
+from ipubench.plugins.gate.countable import LEAST_FRESH, too_disturbed
 from ipubench.plugins.gate.cpu_time import LEAST_DISTURBED
 from ipubench.plugins.measure.base import state_of
 from ipubench.plugins.record.record import was_disturbed
@@ -126,7 +126,7 @@ class FreshProcesses:
         """
         clean: List[bool] = []
         on_cpu = False
-        while len(clean) < 2 * wanted and sum(clean) < wanted and not given_up(clean):
+        while len(clean) < 2 * wanted and sum(clean) < wanted and not too_disturbed(clean):
             measured = self(len(clean) + 1)
             if measured is None:
                 return

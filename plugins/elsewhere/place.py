@@ -32,6 +32,7 @@ CHECK_SECONDS = 300.0
 # Imports what every case needs, and prints what that revision supports; an older one lacks some.
 PROGRAM = """\
 import json, sys
+from importlib.util import find_spec
 sys.path[:0] = sys.argv[1:]
 import pytest, pytest_benchmark
 import ipubench.plugins.measure.meter
@@ -44,6 +45,7 @@ print(json.dumps({
     "options": words.MEASURING_OPTIONS,
     "prefix": getattr(words, "LONG", "--"),
     "alternating": getattr(protocol, "ALTERNATING", 0),
+    "counts": find_spec("ipubench.plugins.count") is not None,
     "modules": {name: file for name, file in files.items() if file},
 }))
 """
@@ -66,6 +68,8 @@ class Place:
     alternating: int = ALTERNATING
     #: The prefix of our options there.
     prefix: str = LONG
+    #: Whether it can count instructions.
+    counts: bool = True
 
     def variables(self, ours: Mapping[str, str]) -> Dict[str, str]:
         """Return the environment variables for its processes, given those of ours."""
@@ -227,6 +231,7 @@ def _examined(given: str, unchecked: Place, root: Path) -> Place:
             versions=dict(found["versions"]),
             options=tuple(found["options"]),
             alternating=int(found["alternating"]),
+            counts=bool(found["counts"]),
             prefix=str(found["prefix"]),
         )
         modules: Dict[str, str] = found["modules"]

@@ -22,6 +22,7 @@ from ipubench.plugins.measure.alternating import AlternatingMeter
 from ipubench.plugins.measure.base import CaseRun, StepMeter, state_of
 from ipubench.plugins.measure.by_pytest_benchmark import AS_THE_TEST_SAYS, UNIT, begin, record
 from ipubench.plugins.measure.choose import meter_of
+from ipubench.plugins.measure.counting import CallMeter
 from ipubench.plugins.measure.meter import Meter
 from ipubench.plugins.record.pytest_benchmark_adapter import (
     Recorded,
@@ -79,8 +80,11 @@ def measured(benchmark: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
     has_settings = bool(settings or benchmark_arguments(item.config))
     work, state = Measuring(meter, has_settings), state_of(item)
     state.meter = meter
+    recorded = becoming(benchmark, work.measure, work.by_pytest_benchmark)
+    if isinstance(meter, CallMeter):
+        recorded.most_calls = meter.most_calls
     try:
-        yield becoming(benchmark, work.measure, work.by_pytest_benchmark)
+        yield recorded
     finally:
         meter.close()
         state.meter = None
@@ -95,13 +99,10 @@ class Measuring:
 
     def measure(self, benchmark: Recorded, function: Callable[[], Any]) -> Any:
         """Measure a function; return what its last call returned."""
-        if self.has_settings:
+        if self.has_settings and not isinstance(self.meter, CallMeter):
             in_loop = awaiting(benchmark, function)
-            call = partial(
-                self.by_pytest_benchmark,
-                benchmark,
-                partial(benchmark.by_itself, in_loop or function),
-            )
+            run = partial(benchmark.by_itself, in_loop or function)
+            call = partial(self.by_pytest_benchmark, benchmark, run)
             return call() if in_loop is None else in_loop.run_in_thread(call)
         step = CallStep(function)
         awaitable = self.meter(step, items=1, unit=UNIT)
@@ -111,6 +112,8 @@ class Measuring:
         """Measure and record by pytest-benchmark; return what ``run`` returns."""
         if isinstance(self.meter, AlternatingMeter):
             self.meter.refuse(AS_THE_TEST_SAYS)
+        if isinstance(self.meter, CallMeter):
+            return self.meter.with_settings(benchmark, run)
         if not isinstance(self.meter, Meter):
             raise CaseError(
                 f"{self.meter.item.nodeid}: {AS_THE_TEST_SAYS}, so it cannot be profiled; "

@@ -344,4 +344,4 @@ def judged_by(policy: Optional[Policy]) -> str:
     """Return what judges the run: the gate, a policy, or nothing."""
     if policy is None:
         return "no gate"
-    return policy.name if policy.gate is None else f"gate {percent(policy.gate)}"
+    return f"gate {policy.gate}" if any(policy.gate) else policy.name

@@ -63,4 +63,4 @@ class PairMeter(StepMeter):
                 commands.reply(rounds.timed(slowed, clock))
         self.close()
         gc.collect()  # The next case must not find this one's state.
-        commands.answer_last()
+        commands.reply_to_close()

@@ -23,7 +23,14 @@ from tests.support.repository import Repository
 # Many runs of the suite; the older Python leaves them out (make test38).
 pytestmark = pytest.mark.slow
 
-FILES = ("github-actions.yml", "gitlab-ci.yml", "github-against.yml", "gitlab-against.yml")
+FILES = (
+    "github-actions.yml",
+    "gitlab-ci.yml",
+    "github-against.yml",
+    "gitlab-against.yml",
+    "github-instructions.yml",
+)
+OF_GITHUB = ("github-actions.yml", "github-against.yml", "github-instructions.yml")
 COMMAND = re.compile(r"(?:\.venv/bin/python|python3) -m (\S+) (.*)")
 PINNED = re.compile(r"uses: [\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
 
@@ -74,13 +81,13 @@ def test_the_report_names_every_shard(name: str) -> None:
 
 
 def test_exit_code_6_is_a_warning() -> None:
-    for name in ("github-actions.yml", "github-against.yml"):
+    for name in OF_GITHUB:
         assert any('"$code" = 6' in text for text in scripts(workflow(name)))
     for name, job in (("gitlab-ci.yml", "gate"), ("gitlab-against.yml", "compare with the target")):
         assert workflow(name)[job]["allow_failure"] == {"exit_codes": [6]}
 
 
-@pytest.mark.parametrize("name", ["github-actions.yml", "github-against.yml"])
+@pytest.mark.parametrize("name", OF_GITHUB)
 def test_github_runs_no_code_that_may_change_later(name: str) -> None:
     text = (ROOT / "docs" / "ci" / name).read_text(encoding="utf-8")
     used = [line for line in text.splitlines() if "uses:" in line]
