@@ -17,8 +17,12 @@ from ipubench.fixtures.case.cases import MEASURING, REACHING
 from ipubench.fixtures.case.masking import parameter_name
 from ipubench.fixtures.command_line import PREFIX
 from ipubench.plugins.command_line import registration
+from ipubench.plugins.command_line.arguments import (
+    MEASURING_OPTIONS,
+    XDIST_KEY,
+    typed_measuring_arguments,
+)
 from ipubench.plugins.command_line.options import sections
-from ipubench.plugins.command_line.words import MEASURING_OPTIONS, PART, given_arguments
 
 SESSION = "plugins.session"
 #: Modules with fixtures; each imports what a fixture needs when it is asked for.
@@ -96,10 +100,10 @@ class Waiting:
         if (
             not manager.has_plugin("ipubench")  # -p ipubench
             or devices.borrows()
-            or PART in getattr(config, "workerinput", {})
+            or XDIST_KEY in getattr(config, "workerinput", {})
             or config.getoption("dist", "no") != "no"
             or any(path.split("::")[0].endswith((".yml", ".yaml")) for path in paths)
-            or given_arguments(config)
+            or typed_measuring_arguments(config)
             or any(self._is_given(config, dest) for dest in self._defaults)
         ):
             _begin(config)

@@ -29,7 +29,7 @@ from ipubench.plugins.compare import (
 )
 from ipubench.plugins.fleet import controller, worker
 from ipubench.plugins.listing import describe, dry_run
-from ipubench.plugins.measure import apart, base, found, instance, looking_inside, marked, memory
+from ipubench.plugins.measure import apart, base, found, inspection, instance, marked, memory
 from ipubench.plugins.report import plugin as reports
 from ipubench.plugins.report import terminal
 from ipubench.plugins.run import interruption, journal, masked, progress, within
@@ -134,7 +134,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if run.limit is not None:
         run.limit.waiting = run.gate_time.cases
     benchmarks_yml.check_commands(run, items)
-    looking_inside.choose_folders(run, items)
+    inspection.choose_folders(run, items)
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Item]) -> List[str]:

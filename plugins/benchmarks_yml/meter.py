@@ -16,7 +16,7 @@ from ipubench.plugins.benchmarks_yml import command
 from ipubench.plugins.benchmarks_yml.cases import SpecConfig, entry_of
 from ipubench.plugins.benchmarks_yml.metrics import MetricError
 from ipubench.plugins.benchmarks_yml.results import CommandResults, columns, described, results_of
-from ipubench.plugins.measure import looking_inside
+from ipubench.plugins.measure import inspection
 from ipubench.plugins.measure.base import Calls, CaseRun, timed_by_another
 from ipubench.plugins.measure.disturbance import Disturbance
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter
@@ -76,7 +76,7 @@ class CommandMeter:
         tuned = self.case_run.conditions["allocator"] != "system"
         environ = command.environment(config, self.device, base, tuned)
         if option.profile is not None:
-            folder = looking_inside.folder_of("--profile", option.profile, self.case_run.item)
+            folder = inspection.folder_of("--profile", option.profile, self.case_run.item)
             changed = {**environ, **reporting(environ, folder)}
             environ = {name: value for name, value in changed.items() if value is not None}
         return environ

@@ -34,7 +34,7 @@ from ipubench.plugins.benchmarks_yml.command import base_environment, needs
 from ipubench.plugins.benchmarks_yml.entry import Entry
 from ipubench.plugins.benchmarks_yml.reader import read_entries
 from ipubench.plugins.benchmarks_yml.results import column_lines, csv_text
-from ipubench.plugins.command_line.words import only_lists
+from ipubench.plugins.command_line.arguments import only_lists
 from ipubench.plugins.run.results import Recording
 from ipubench.plugins.selection.selected import Selection, cases_among
 from ipubench.plugins.state import Run

@@ -10,13 +10,13 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.command_line import options_of, value_of
 from ipubench.fixtures.instances.hosts import OPTION, launcher_arguments, named_hosts
 from ipubench.fixtures.machine.files import check_folder_writable, user_path
-from ipubench.plugins.command_line.words import (
-    LOOKING_INSIDE,
+from ipubench.plugins.command_line.arguments import (
+    INSPECTION_OPTIONS,
     PATH_OPTIONS,
     all_spellings,
     is_worker,
     only_lists,
-    typed_words,
+    typed_arguments,
 )
 
 
@@ -63,7 +63,7 @@ def _check_comparison(config: pytest.Config) -> None:
 
 def _check_folders(config: pytest.Config) -> None:
     """Refuse folders that cannot be written, before any case is built."""
-    for flag in LOOKING_INSIDE:
+    for flag in INSPECTION_OPTIONS:
         root = value_of(config, flag)
         try:
             if root is not None:
@@ -106,7 +106,7 @@ def _check_spelling(config: pytest.Config) -> None:
     here = config.invocation_params.dir
     if config.inipath is not None and config.inipath.parent in (here, *here.parents):
         return
-    arguments, options = typed_words(config), all_spellings(config, PATH_OPTIONS)
+    arguments, options = typed_arguments(config), all_spellings(config, PATH_OPTIONS)
     for option, value in zip(arguments, arguments[1:]):
         if option in options and os.path.exists(value):
             raise pytest.UsageError(

@@ -15,11 +15,11 @@ import pytest
 
 from ipubench.fixtures.command_line import PREFIX, options_of
 from ipubench.plugins.command_line import spelling
+from ipubench.plugins.command_line.arguments import LONG, spellings, typed_arguments
 from ipubench.plugins.command_line.options import sections
-from ipubench.plugins.command_line.words import LONG, spellings, typed_words
 
 GROUP = "ipubench"
-GIVEN_UP = f"{PREFIX}given_up"
+TAKEN_FLAGS = f"{PREFIX}taken_flags"
 HELP = f"{PREFIX}help"
 
 
@@ -32,8 +32,8 @@ def add_options(parser: pytest.Parser, config: pytest.Config) -> None:
     for section in sections():
         for option in section.options:
             group.addoption(LONG + option.name, dest=option.dest, **option.hidden())
-    if not hasattr(config.option, GIVEN_UP):  # a worker already has its controller's
-        setattr(config.option, GIVEN_UP, [])
+    if not hasattr(config.option, TAKEN_FLAGS):  # a worker already has its controller's
+        setattr(config.option, TAKEN_FLAGS, [])
     files = [str(getattr(one, "__file__", "")) for one in config.pluginmanager.get_plugins()]
     if any(Path(file).name == "conftest.py" for file in files):
         add_short(parser, config)  # a conftest.py has loaded this plugin
@@ -57,7 +57,7 @@ def find_paths(config: pytest.Config, parser: pytest.Parser, args: List[str]) ->
 def add_short(parser: pytest.Parser, config: pytest.Config) -> None:
     """Add the short spellings that are free, and record those that are taken."""
     names, group = _names_in(parser), parser.getgroup(GROUP)
-    given_up = []
+    taken_flags = []
     for section in sections():
         for option in section.options:
             flag = f"--{option.name}"
@@ -66,9 +66,9 @@ def add_short(parser: pytest.Parser, config: pytest.Config) -> None:
             if flag not in names:
                 group.addoption(flag, dest=option.dest, **option.hidden())
             elif names[flag] != option.dest:
-                given_up.append(flag)
-    setattr(config.option, GIVEN_UP, given_up)
-    spelling.name_unknown_options(parser, _names_in(parser), typed_words(config))
+                taken_flags.append(flag)
+    setattr(config.option, TAKEN_FLAGS, taken_flags)
+    spelling.name_unknown_options(parser, _names_in(parser), typed_arguments(config))
 
 
 def _names_in(parser: pytest.Parser) -> Dict[str, str]:
@@ -110,10 +110,10 @@ def show_help(config: pytest.Config) -> Optional[int]:
 
 def header(config: pytest.Config) -> Optional[str]:
     """Return a line about our short spellings that other plugins have taken."""
-    given_up = options_of(config).given_up
-    if not given_up:
+    taken_flags = options_of(config).taken_flags
+    if not taken_flags:
         return None
     return (
-        f"ipubench: a conftest.py or another plugin has {', '.join(given_up)}; "
-        f"write {', '.join(LONG + flag[2:] for flag in given_up)}"
+        f"ipubench: a conftest.py or another plugin has {', '.join(taken_flags)}; "
+        f"write {', '.join(LONG + flag[2:] for flag in taken_flags)}"
     )

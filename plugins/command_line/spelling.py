@@ -15,8 +15,8 @@ import pytest
 from ipubench.fixtures.case.masking import mask_words
 from ipubench.fixtures.case.options import nearest
 from ipubench.fixtures.command_line import PREFIX
+from ipubench.plugins.command_line.arguments import LONG
 from ipubench.plugins.command_line.set_option import advice_about
-from ipubench.plugins.command_line.words import LONG
 
 DEVICES = {"gpu": "cuda", "nvidia": "cuda", "host": "cpu"}
 DATA = {"random": "generated", "host": "generated", "imagenet": "real"}

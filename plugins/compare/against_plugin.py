@@ -17,7 +17,7 @@ import pytest
 
 from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.command_line import options_of
-from ipubench.plugins.command_line.words import only_lists, unknown_arguments
+from ipubench.plugins.command_line.arguments import only_lists, unknown_arguments
 from ipubench.plugins.compare.fresh_processes import (
     UNKNOWN_TIME,
     seconds_of_fresh,
@@ -36,8 +36,7 @@ from ipubench.plugins.elsewhere.revision import PREFIX, is_this_checkout
 from ipubench.plugins.gate import paired
 from ipubench.plugins.gate.paired import Sides
 from ipubench.plugins.gate.rule import TIME_OVER
-from ipubench.plugins.measure.by_pytest_benchmark import AS_THE_TEST_SAYS
-from ipubench.plugins.record.record import ITSELF, THROUGHPUT
+from ipubench.plugins.record.record import THROUGHPUT
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.text import percent, rate_text
 from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED, INCOMPARABLE, Verdict
@@ -98,8 +97,6 @@ class Comparison:
         self.measured: List[Sides] = []
         self.device = run.selection.device
         self.unfit = why_not_alternating(item, self.device, against.environment)
-        if benchmark.record.effective.get("measured_by") == ITSELF:
-            self.unfit = AS_THE_TEST_SAYS
         self._time = run.gate_time
         # Until a pair has been measured: both its sides take as long as the run's own process.
         self._expected = 2 * seconds_of_fresh(run)

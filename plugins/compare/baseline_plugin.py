@@ -23,7 +23,7 @@ from ipubench.plugins.baseline.entries import (
     why_disturbed,
 )
 from ipubench.plugins.baseline.format import BaselineError, Document
-from ipubench.plugins.command_line.words import is_worker, measures, only_tests
+from ipubench.plugins.command_line.arguments import is_worker, measures, only_tests
 from ipubench.plugins.compare.fresh_processes import most_time, too_few
 from ipubench.plugins.compare.policy import compared_extra_info, thresholds_of
 from ipubench.plugins.gate.rule import (
@@ -174,9 +174,9 @@ def _rule(run: Run, item: pytest.Item) -> Rule:
 
 
 def missing_cases(run: Run) -> List[str]:
-    """Return the stored cases that no longer exist, or that ran here and measured nothing.
+    """Return the stored cases that no longer exist, or that passed here and measured nothing.
 
-    One that failed exists, and its failure says why it has no result.
+    One that failed or was skipped exists, and its test gives the reason why it has no result.
     """
     if run.baseline is None or run.journal is None:
         return []
@@ -185,7 +185,7 @@ def missing_cases(run: Run) -> List[str]:
         name
         for name, test in sorted(run.baseline.tests.items())
         if test in run.order
-        and results.outcomes.get(test, "failed") != "failed"
+        and results.outcomes.get(test) == "passed"
         and name not in results.benchmarks
     ]
     return run.baseline.missing(run.selection, run.config.rootpath) + unmeasured

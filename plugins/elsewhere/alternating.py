@@ -72,6 +72,8 @@ class TwoProcesses:
     sides: Mapping[str, Instances]
     #: The time limit of a command.
     most_seconds: float
+    #: The share of a round that is timed: setup and teardown of a call are not.
+    timed: float = 1.0
 
     def __enter__(self: Processes) -> Processes:
         return self
@@ -105,11 +107,16 @@ class TwoProcesses:
         if unfit:
             raise UnfitError(unfit)
         batches = max(int(one["batches"]) for one in ready.values())
+        self.timed = min(float(one.get("timed", 1)) for one in ready.values())
         for name in order:
             self.order(name, "warm_up", batches)
 
     def measure(self, budget: float, precision: float, steps: Optional[int]) -> AdjacentRounds:
-        """Run rounds in turns until the stop rule is met; return all rounds."""
+        """Run rounds in turns until the stop rule is met; return all rounds.
+
+        ``budget`` includes the untimed part of the rounds.
+        """
+        budget *= self.timed
         rounds, watched = AdjacentRounds(), Contended.of(self.device)
         while not rounds.stopped_by:
             # Two pairs of rounds, AB, BA or BA, AB, in random order: a periodic disturbance must
@@ -117,7 +124,7 @@ class TwoProcesses:
             for here_first in random.sample((True, False), 2):
                 self._both(here_first, rounds, watched)
             if rounds.looks(steps):
-                watched.complete(rounds)
+                watched.complete(rounds, timed_only=self.timed == 1)
                 rounds.stopped_by = rounds.stop_reason(budget, precision, steps)
         return rounds
 
@@ -204,8 +211,11 @@ class Contended(Watch):
         counted = device != "fake" and contention.available
         return cls(contention if counted else None, copy_timer() if device == "cpu" else None)
 
-    def complete(self, rounds: AdjacentRounds) -> None:
-        """Set, for all rounds so far, the share of time that others took."""
+    def complete(self, rounds: AdjacentRounds, timed_only: bool = True) -> None:
+        """Set, for all rounds so far, the share of time that others took.
+
+        ``timed_only``: rounds have no untimed part, so the CPU time is that of the timed work.
+        """
         self.read()  # after the latest round; the next round begins with another reading
         taken, used, copies = self.taken(), self.cpu_seconds(), self.around()
         del self.copies[-1:]
@@ -221,7 +231,7 @@ class Contended(Watch):
                 side.lost = [taken[k].lost for k in mine]
                 side.by_others = [taken[k].by_others for k in mine]
                 side.waited = [taken[k].waited for k in mine]
-                side.cpu_seconds = [used[k] for k in mine]
+                side.cpu_seconds = [used[k] if timed_only else None for k in mine]
             else:
                 side.lost = side.by_others = side.waited = side.cpu_seconds = [None] * len(mine)
 

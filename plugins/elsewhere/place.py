@@ -23,7 +23,7 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.cache import code_folder
 from ipubench.fixtures.instances.protocol import ALTERNATING
 from ipubench.fixtures.machine.files import IMPORT_ROOT, user_path
-from ipubench.plugins.command_line.words import LONG, MEASURING_OPTIONS
+from ipubench.plugins.command_line.arguments import LONG, MEASURING_OPTIONS
 from ipubench.plugins.elsewhere import guarded_pytest, revision
 from ipubench.plugins.elsewhere.revision import Revision
 from ipubench.plugins.record.host_process import GIT_VARIABLES, version_changes
@@ -37,13 +37,16 @@ sys.path[:0] = sys.argv[1:]
 import pytest, pytest_benchmark
 import ipubench.plugins.measure.meter
 from ipubench.plugins.record.host_process import versions
-from ipubench.plugins.command_line import words
+try:
+    from ipubench.plugins.command_line import arguments
+except ImportError:  # an older revision
+    from ipubench.plugins.command_line import words as arguments
 from ipubench.fixtures.instances import protocol
 files = {n: m.__file__ for n, m in sys.modules.items() if n.split(".")[0] == "ipubench"}
 print(json.dumps({
     "versions": versions(),
-    "options": words.MEASURING_OPTIONS,
-    "prefix": getattr(words, "LONG", "--"),
+    "options": arguments.MEASURING_OPTIONS,
+    "prefix": getattr(arguments, "LONG", "--"),
     "alternating": getattr(protocol, "ALTERNATING", 0),
     "counts": find_spec("ipubench.plugins.count") is not None,
     "modules": {name: file for name, file in files.items() if file},

@@ -28,13 +28,13 @@ from ipubench.fixtures.instances.plan import single_process
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.machine.process import LAST_LINES, TIDY_SECONDS, ServerProcess
-from ipubench.plugins.command_line.own_options import own_arguments
-from ipubench.plugins.command_line.words import (
-    all_words,
+from ipubench.plugins.command_line.arguments import (
+    all_arguments,
     arguments_of,
     benchmark_arguments,
     measuring_arguments,
 )
+from ipubench.plugins.command_line.own_options import own_arguments
 from ipubench.plugins.elsewhere import guarded_pytest
 from ipubench.plugins.elsewhere.place import HERE, Place
 from ipubench.plugins.record.structs import Benchmark
@@ -125,7 +125,7 @@ class RemoteCase:
             *measuring,
             *([f"{prefix}zero-values"] if options_of(config).zero_values else []),
             *benchmark_arguments(config),
-            *own_arguments(config, all_words(config)),
+            *own_arguments(config, all_arguments(config)),
             # Without the plugin, pytest does not have the setting.
             *(["-o", f"cache_dir={cache}"] if config.pluginmanager.hasplugin(CACHE) else []),
             f"--import-mode={config.option.importmode}",

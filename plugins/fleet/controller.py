@@ -18,7 +18,7 @@ from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.instances.plan import instances_of
-from ipubench.plugins.command_line.words import PART, is_worker, only_lists, only_tests
+from ipubench.plugins.command_line.arguments import XDIST_KEY, is_worker, only_lists, only_tests
 from ipubench.plugins.fleet import hosts, outliers
 from ipubench.plugins.fleet.distribution import Distribution, worker_of
 from ipubench.plugins.fleet.local_workers import LocalWorkers
@@ -211,7 +211,7 @@ class Controller:
         """Give a worker its settings, also a worker that replaces a lost one."""
         name = worker_of(node)
         self.channels[name] = self.xdist.listen(node)
-        node.workerinput[PART] = {**self.crew.handover(name), "channel": self.channels[name]}
+        node.workerinput[XDIST_KEY] = {**self.crew.handover(name), "channel": self.channels[name]}
 
     def _send_selection(self, node: Any, facts: Any) -> None:
         """Send the selected cases to a worker that has started."""
@@ -256,7 +256,7 @@ class Controller:
 
     def pytest_testnodedown(self, node: Any) -> None:
         """Add the times that a worker spent on its parts of the work."""
-        found = getattr(node, "workeroutput", {}).get(PART, {})
+        found = getattr(node, "workeroutput", {}).get(XDIST_KEY, {})
         if "spent" in found:
             self.run.spent.workers.append(found["spent"])
 
@@ -300,7 +300,7 @@ class Controller:
             report.nodeid = named(report.nodeid, worker)
         if report.when == "call" or not report.passed:
             self.called.add(report.nodeid)
-        ours = [value for name, value in report.user_properties if name == PART]
+        ours = [value for name, value in report.user_properties if name == XDIST_KEY]
         run, progress = self.run, self.run.progress
         if ours and report.nodeid not in self.known:  # it turned out to measure
             start_late(run)
@@ -309,7 +309,7 @@ class Controller:
         if run.journal is None or report.nodeid not in self.known:
             return
         # The rest is the user's, and goes into JUnit XML.
-        report.user_properties = [pair for pair in report.user_properties if pair[0] != PART]
+        report.user_properties = [pair for pair in report.user_properties if pair[0] != XDIST_KEY]
         for part in ours:
             for line in lines_of(part["lines"]):
                 self._add(self._with_host(line, worker))

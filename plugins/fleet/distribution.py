@@ -13,7 +13,7 @@ import pytest
 
 from ipubench.fixtures.case.untrusted import printable
 from ipubench.fixtures.command_line import options_of
-from ipubench.plugins.command_line.words import PART
+from ipubench.plugins.command_line.arguments import XDIST_KEY
 from ipubench.plugins.fleet.schedule import Placing, Schedule
 from ipubench.plugins.state import run_of
 
@@ -105,7 +105,7 @@ class Distribution:
     def lost(self, node: Any, why: str, output: Optional[Dict[str, Any]]) -> bool:
         """Give a lost worker's case to another; return whether to start the worker again."""
         name, why = worker_of(node), printable(why)
-        exited = (output or {}).get(PART, {}).get("exit")
+        exited = (output or {}).get(XDIST_KEY, {}).get("exit")
         if self._schedule is None:
             if exited is not None:
                 pytest.exit(exited["message"], exited["code"])

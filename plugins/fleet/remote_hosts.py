@@ -19,7 +19,7 @@ from ipubench.fixtures.case.untrusted import read_bytes
 from ipubench.fixtures.command_line import change_options, options_of
 from ipubench.plugins.baseline.format import MOST_BYTES, BaselineError
 from ipubench.plugins.baseline.store import baseline_path
-from ipubench.plugins.command_line.words import given_words
+from ipubench.plugins.command_line.arguments import passed_arguments
 from ipubench.plugins.fleet.checkout import bring
 from ipubench.plugins.fleet.facts import HostFacts, differing_versions
 from ipubench.plugins.fleet.hosts import FleetError, HostSpec
@@ -114,7 +114,7 @@ class RemoteHosts:
                     return f"{option}{equals}{os.path.join(root, str(inside))}{colons}{rest}"
             return text
 
-        arguments = list(map(moved, given_words(self.config)))
+        arguments = list(map(moved, passed_arguments(self.config)))
         return ("." if outside else str(start.relative_to(here))), arguments
 
     def check(self, facts: Dict[str, Any]) -> List[str]:

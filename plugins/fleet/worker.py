@@ -21,7 +21,7 @@ import pytest
 from ipubench.fixtures import devices
 from ipubench.fixtures.command_line import change_options, options_of
 from ipubench.fixtures.machine import scratch
-from ipubench.plugins.command_line.words import PART
+from ipubench.plugins.command_line.arguments import XDIST_KEY
 from ipubench.plugins.fleet.facts import HostFacts
 from ipubench.plugins.fleet.xdist_adapter import run_items
 from ipubench.plugins.record import pytest_benchmark_adapter
@@ -39,7 +39,7 @@ THERE = "there"
 
 def become_worker(config: pytest.Config) -> None:
     """Become a worker if a controller of ours has started this session."""
-    given = getattr(config, "workerinput", {}).get(PART)
+    given = getattr(config, "workerinput", {}).get(XDIST_KEY)
     if given is not None:
         config.pluginmanager.register(Worker(config, given), "ipubench-worker")
 
@@ -68,7 +68,7 @@ class Worker:
         self.last_message = time.monotonic()
         self.alone = True  # no other worker needs the device between two cases
         self.output: Dict[str, Any] = {}
-        config.workeroutput[PART] = self.output  # type: ignore[attr-defined]
+        config.workeroutput[XDIST_KEY] = self.output  # type: ignore[attr-defined]
         # The processes that this worker starts must not take themselves for workers.
         for name in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
             del os.environ[name]
@@ -159,7 +159,7 @@ class Worker:
         lines, run.journal.lines = run.journal.lines, []
         closing, run.closing = run.closing, []
         if lines or closing:
-            report.user_properties.append((PART, {"lines": lines, "closing": closing}))
+            report.user_properties.append((XDIST_KEY, {"lines": lines, "closing": closing}))
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Send the reason for pytest.exit: the controller then does not start the worker again."""

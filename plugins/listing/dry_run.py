@@ -21,15 +21,15 @@ from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.instances.hosts import OPTION, launcher_arguments
 from ipubench.fixtures.instances.plan import instances_of, plan
 from ipubench.plugins.benchmarks_yml.command import launched
-from ipubench.plugins.command_line.own_options import own_arguments
-from ipubench.plugins.command_line.words import (
+from ipubench.plugins.command_line.arguments import (
     arguments_of,
     benchmark_arguments,
-    given_arguments,
     options_among,
     spellings,
-    typed_words,
+    typed_arguments,
+    typed_measuring_arguments,
 )
+from ipubench.plugins.command_line.own_options import own_arguments
 from ipubench.plugins.measure.instance import instance_command
 from ipubench.plugins.selection.selected import case_of
 from ipubench.plugins.state import run_of
@@ -60,10 +60,10 @@ def commands(item: pytest.Item) -> List[str]:
         return []
     if case.error:
         return ["", case.id, f"  cannot run: {case.error}"]
-    typed = typed_words(item.config)
+    typed = typed_arguments(item.config)
     command = [python(), "-m", "pytest", *loading_arguments(typed)]
     alone = instances_of(case.config) == 1
-    given = given_arguments(item.config)
+    given = typed_measuring_arguments(item.config)
     if alone:
         launching = tuple(spellings(item.config, OPTION))
         given = [argument for argument in given if not argument.startswith(launching)]

@@ -4,8 +4,8 @@ plugins/elsewhere/alternating.py starts both processes and sends the commands, o
 instances (fixtures/instances/protocol.py). Version 2 has these, in this order:
 
 - ``ready``: the reply comes when everything is imported and the step is about to be built;
-- ``prepare``: build, compile and calibrate; the reply has the batches of a round, and the reason if
-  the step cannot alternate;
+- ``prepare``: build, compile and calibrate; the reply has the batches of a round, its timed share
+  (``timed``), and the reason if the step cannot alternate;
 - ``warm_up``, with the batches of a round that both processes take;
 - ``round``, once for each round: the reply is its seconds;
 - ``record``, with what ended the rounds: the reply is the benchmark;
@@ -129,13 +129,15 @@ class AlternatingMeter(Meter):
     def _choose_batches(self, step: Step, calibrated: bool) -> Calibrated:
         found = super()._choose_batches(step, calibrated)
         chosen = step.batches_per_step
-        self._commands.reply({"batches": chosen, "unfit": why_unfit(step)})
+        timed = step.timed_share()
+        self._commands.reply({"batches": chosen, "unfit": why_unfit(step), "timed": timed})
         step.batches_per_step = self._commands.wait("warm_up")
         same = step.batches_per_step == chosen
         return found if same else Calibrated(batches=found.batches)
 
     def _rounds(self, warm: WarmUp, step: Step) -> Rounds:
-        rounds = RoundsOnCommand(Limits(options_of(self.config).budget), self.device.clock, None)
+        budget = options_of(self.config).budget * step.timed_share()
+        rounds = RoundsOnCommand(Limits(budget), self.device.clock, None)
         rounds.commands = self._commands
         return rounds
 
@@ -153,6 +155,6 @@ def why_unfit(step: Step) -> str:
         return "its input is loaded in the background, also while the other side is timed"
     if step.most_rounds is not None:
         return "its work ends after a number of rounds"
-    if step.round_clock() is not None:
+    if step.round_clock() is not None and step.timed_share() == 1:
         return "it takes its times itself"
     return ""

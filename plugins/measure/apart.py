@@ -24,7 +24,7 @@ from ipubench.fixtures.devices import IPU_KINDS
 from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.machine.process import LAST_LINES
 from ipubench.fixtures.poplar.options import TF_FLAGS, case_flags
-from ipubench.plugins.command_line.words import looking_inside_arguments
+from ipubench.plugins.command_line.arguments import inspection_arguments
 from ipubench.plugins.elsewhere.remote_case import Outcome, RemoteCase
 from ipubench.plugins.measure.base import Measured, fail_where_implausible, state_of
 from ipubench.plugins.record import pytest_benchmark_adapter
@@ -95,7 +95,7 @@ def _measure(item: pytest.Function) -> None:
     if fixture is not None:
         pytest_benchmark_adapter.leave_out(fixture)
     arguments = [
-        *looking_inside_arguments(config, run.selection.folders.get(item.nodeid, "")),
+        *inspection_arguments(config, run.selection.folders.get(item.nodeid, "")),
         *(["--benchmark-disable"] if disabled else []),
     ]
     # The cases of this process have added their flags to the environment.

@@ -17,7 +17,7 @@ from ipubench.fixtures.case.cases import Case, case_key
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.machine.frames import left_out
 from ipubench.fixtures.runtimes.call import CallStep
-from ipubench.plugins.command_line.words import benchmark_arguments, measures, only_tests
+from ipubench.plugins.command_line.arguments import benchmark_arguments, measures, only_tests
 from ipubench.plugins.measure.alternating import AlternatingMeter
 from ipubench.plugins.measure.base import CaseRun, StepMeter, state_of
 from ipubench.plugins.measure.by_pytest_benchmark import AS_THE_TEST_SAYS, UNIT, begin, record
@@ -104,13 +104,17 @@ class Measuring:
             run = partial(benchmark.by_itself, in_loop or function)
             call = partial(self.by_pytest_benchmark, benchmark, run)
             return call() if in_loop is None else in_loop.run_in_thread(call)
-        step = CallStep(function)
+        return self._by_meter(CallStep(function))
+
+    def _by_meter(self, step: CallStep) -> Any:
         awaitable = self.meter(step, items=1, unit=UNIT)
         return step.result if awaitable is None else _result(awaitable, step)
 
     def by_pytest_benchmark(self, benchmark: Recorded, run: Callable[[], Any]) -> Any:
         """Measure and record by pytest-benchmark; return what ``run`` returns."""
         if isinstance(self.meter, AlternatingMeter):
+            if benchmark.repeatable is not None:
+                return self._by_meter(benchmark.repeatable)
             self.meter.refuse(AS_THE_TEST_SAYS)
         if isinstance(self.meter, CallMeter):
             return self.meter.with_settings(benchmark, run)

@@ -8,8 +8,8 @@ from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.measure.alternating import AlternatingMeter
 from ipubench.plugins.measure.base import CaseRun, StepMeter
 from ipubench.plugins.measure.counting import CountMeter, OnceMeter
+from ipubench.plugins.measure.inspection import CompileMeter, ProfileMeter
 from ipubench.plugins.measure.instance import InstanceMeter
-from ipubench.plugins.measure.looking_inside import CompileMeter, ProfileMeter
 from ipubench.plugins.measure.meter import Meter
 from ipubench.plugins.measure.peaks import Peaks
 

@@ -12,7 +12,7 @@ from typing import Any, Tuple
 
 import pytest
 
-from ipubench.plugins.command_line.words import measures, only_tests
+from ipubench.plugins.command_line.arguments import measures, only_tests
 from ipubench.plugins.measure.base import CaseRun, state_of
 from ipubench.plugins.measure.benchmark_cases import become_case, case_run_of
 from ipubench.plugins.measure.by_pytest_benchmark import begin, record

@@ -23,10 +23,10 @@ from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.pytest_fixtures import shared_of
 from ipubench.fixtures.runtimes.data_parallel import job_variables
 from ipubench.fixtures.runtimes.step import Step, Work
-from ipubench.plugins.command_line.words import looking_inside_arguments
+from ipubench.plugins.command_line.arguments import inspection_arguments
 from ipubench.plugins.elsewhere.remote_case import RemoteCase
 from ipubench.plugins.measure.base import BatchFacts, CaseRun, StepMeter
-from ipubench.plugins.measure.looking_inside import device_reports, folder_of
+from ipubench.plugins.measure.inspection import device_reports, folder_of
 from ipubench.plugins.measure.rounds import timed_call
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.host_process import PeakMemory
@@ -71,7 +71,7 @@ def direct_instances(run: Run) -> None:
 def instance_command(run: Run, nodeid: str, address: str, cache_dir: Path) -> List[str]:
     """Return the command that runs one case as an instance of the run at an address."""
     own = run.selection.folders.get(nodeid, "")
-    case = RemoteCase(run, nodeid, arguments=looking_inside_arguments(run.config, own))
+    case = RemoteCase(run, nodeid, arguments=inspection_arguments(run.config, own))
     return case.command(Path(options_of(run.config).results_dir).absolute(), cache_dir, address)
 
 

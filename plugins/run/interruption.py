@@ -17,7 +17,7 @@ from typing import Any, Optional
 import pytest
 
 from ipubench.fixtures.command_line import options_of
-from ipubench.plugins.command_line.words import is_worker, measures
+from ipubench.plugins.command_line.arguments import is_worker, measures
 from ipubench.plugins.run.results import Recording
 
 #: coreutils' timeout sends the signal to the process and then to its group: that is one request.

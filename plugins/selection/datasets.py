@@ -15,7 +15,7 @@ from ipubench.fixtures.data.provider import example_splits, split_of
 from ipubench.fixtures.data.sources import KINDS, Key, in_user_folder, source
 from ipubench.fixtures.data.tfds.feed import PREPARED_DATASETS
 from ipubench.fixtures.pytest_fixtures import shared_of
-from ipubench.plugins.command_line.words import only_lists
+from ipubench.plugins.command_line.arguments import only_lists
 from ipubench.plugins.selection.functions import asks_for
 from ipubench.plugins.selection.selected import case_of
 

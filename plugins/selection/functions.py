@@ -20,11 +20,11 @@ from ipubench.fixtures.case.options import CaseConfig, option
 from ipubench.fixtures.command_line import options_of, value_of
 from ipubench.fixtures.instances.plan import instances_of
 from ipubench.fixtures.runtimes.call import OWN
-from ipubench.plugins.command_line.words import (
-    given_arguments,
+from ipubench.plugins.command_line.arguments import (
     only_tests,
     spellings,
-    typed_words,
+    typed_arguments,
+    typed_measuring_arguments,
 )
 from ipubench.plugins.selection.expand import expand
 from ipubench.plugins.selection.selected import Selection, case_of, cases_among
@@ -151,14 +151,14 @@ def refuse_idle_options(
         )
     if not items or cases:
         return
-    written = {word.split("=", 1)[0] for word in typed_words(config)}
+    written = {word.split("=", 1)[0] for word in typed_arguments(config)}
     given = [
         flag
         for flag in JUDGING
         if value_of(config, flag)
         and (flag not in STANDING or not written.isdisjoint(spellings(config, flag)))
     ]
-    given += given_arguments(config)
+    given += typed_measuring_arguments(config)
     if given and not any(map(_may_measure, items)):
         raise pytest.UsageError(
             f"{given[0]}: no selected test measures anything; a test measures with the fixture "

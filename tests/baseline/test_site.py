@@ -32,7 +32,7 @@ REASON = "accepted because </td> & 'so'"
 @pytest.fixture(scope="module", autouse=True)
 def needs_the_report() -> None:
     """Skip without the report's packages. Importing them here delays only these tests."""
-    for name in ("plotly", "ruptures"):
+    for name in ("jinja2", "ruptures"):
         pytest.importorskip(name, reason=f"pip install 'ipubench[report]' brings {name}")
 
 

@@ -287,7 +287,7 @@ def test_cases_of_an_unselected_file_are_not_missing() -> None:
 
 @pytest.mark.entry_point
 def test_a_report_has_a_file_of_the_columns(specs: Specs) -> None:
-    pytest.importorskip("plotly", reason="reports need plotly: pip install '.[report]'")
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     specs.run("-k", "size_8", "--report=out").assert_code(0)
     text = (specs.project.folder / "out" / "specs.csv").read_text(encoding="utf-8")
     assert text.startswith("case,benchmark,variant,samples/sec,size,both,throughput,")

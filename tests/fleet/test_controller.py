@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 from ipubench.fixtures.command_line import options_of
-from ipubench.plugins.command_line.words import PART, workers_in_turns
+from ipubench.plugins.command_line.arguments import XDIST_KEY, workers_in_turns
 from ipubench.plugins.fleet import controller
 from ipubench.plugins.fleet.distribution import Distribution
 from ipubench.plugins.fleet.local_workers import LocalWorkers
@@ -109,7 +109,7 @@ def test_cases_that_need_more_than_a_workers_ipu_are_left_out(
 
 def test_only_workers_of_one_device_alternate() -> None:
     for part, count in (({"in_turns": True}, 3), ({"in_turns": False}, 1), ({}, 1)):
-        config: Any = SimpleNamespace(workerinput={PART: part, "workercount": 3})
+        config: Any = SimpleNamespace(workerinput={XDIST_KEY: part, "workercount": 3})
         assert workers_in_turns(config) == count
 
 
@@ -185,7 +185,7 @@ def test_a_host_that_is_lost_repeatedly_is_abandoned(restarts: Optional[str], lo
 
 def test_the_last_worker_to_quit_ends_the_run_with_its_reason() -> None:
     made, failed, (a, b) = distributing(most_losses=1)
-    ended = {PART: {"exit": {"message": "there is no device", "code": 4}}}
+    ended = {XDIST_KEY: {"exit": {"message": "there is no device", "code": 4}}}
     assert not made.lost(a, "its session has ended", ended)
     with pytest.raises(pytest.exit.Exception, match="there is no device") as caught:
         made.lost(b, "its session has ended", ended)
@@ -256,7 +256,7 @@ def test_each_line_travels_once_with_the_next_report() -> None:
     worker.pytest_runtest_logreport(reports[1])
     worker.pytest_runtest_logreport(reports[2])
     assert [report.user_properties for report in reports] == [
-        [(PART, {"lines": [line], "closing": []})],
-        [(PART, {"lines": [], "closing": ["compiled, not run"]})],
+        [(XDIST_KEY, {"lines": [line], "closing": []})],
+        [(XDIST_KEY, {"lines": [], "closing": ["compiled, not run"]})],
         [],
     ]

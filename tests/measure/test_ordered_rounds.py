@@ -97,5 +97,5 @@ def test_calibration_counts_as_rounds_if_both_processes_take_its_length(
     step = FakeStep(device, ArrayFeed("synthetic", ()), 0.01)
     assert made._choose_batches(step, calibrated=True) == Calibrated(rounds, batches=30)
     assert step.batches_per_step == length
-    assert instance.replies == [{"batches": 10, "unfit": ""}]
+    assert instance.replies == [{"batches": 10, "unfit": "", "timed": 1.0}]
     assert not made._adapts(step)

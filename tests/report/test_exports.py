@@ -168,7 +168,7 @@ def test_a_single_round_has_no_interval() -> None:
 
 
 def test_pairs_have_no_other_interval_beside_their_figure(tmp_path: Path) -> None:
-    pytest.importorskip("plotly", reason="pip install plotly")
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     case = benchmark("a", rate=100)
     own = case.record.throughput.median
     pairs = verdict("regressed", own, -0.2, in_turns=True, now=80)
@@ -188,7 +188,7 @@ def test_pairs_have_no_other_interval_beside_their_figure(tmp_path: Path) -> Non
 
 
 def test_other_tools_are_given_no_result_that_may_be_wrong(tmp_path: Path) -> None:
-    pytest.importorskip("plotly", reason="pip install plotly")
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     cases = {name: benchmark(name) for name in ("right", "slower", "wrong", "skipped", "too-fast")}
     cases["too-fast"] = changed(cases["too-fast"], {"record.implausible": True})
     right, slower, wrong, skipped, _ = (case.fullname for case in cases.values())

@@ -305,16 +305,25 @@ def test_results_that_can_no_longer_be_written_are_still_shown(project: Project)
     assert "INTERNALERROR" not in outcome.text
 
 
-def test_a_case_that_ran_without_being_measured_is_named(stored: Project) -> None:
+@pytest.mark.parametrize(
+    ("how", "code", "line"),
+    [
+        ("return", 1, "  missing: bench_fake.py::bench_fake[beta-generated]"),
+        ('__import__("pytest").skip("not today")', 0, "  1 case of the baseline was skipped"),
+    ],
+)
+def test_a_case_that_passed_without_being_measured_is_missing_and_a_skipped_one_is_not(
+    stored: Project, how: str, code: int, line: str
+) -> None:
     source = (stored.folder / "bench_fake.py").read_text()
     skipping = source.replace(
         'if config.trouble == "error":',
-        'if config.data == "generated":\n        __import__("pytest").skip("not today")\n'
-        '    if config.trouble == "error":',
+        f'if config.data == "generated":\n        {how}\n    if config.trouble == "error":',
     )
     (stored.folder / "bench_fake.py").write_text(skipping)
-    outcome = stored.run("-k", "beta", "--baseline=main", "--gate=5%").assert_code(1)
-    outcome.line("  missing: bench_fake.py::bench_fake[beta-generated]")
+    outcome = stored.run("-k", "beta", "--baseline=main", "--gate=5%").assert_code(code)
+    outcome.line(line)
+    assert ("missing" in outcome.text) == bool(code)
 
 
 def test_gate_options_of_the_ini_file_do_not_reach_fresh_processes(stored: Project) -> None:

@@ -18,7 +18,7 @@ from ipubench.fixtures.devices import IPU_KINDS
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.poplar.options import reports_in
 from ipubench.fixtures.runtimes.step import Step
-from ipubench.plugins.command_line.words import folder_above
+from ipubench.plugins.command_line.arguments import folder_above
 from ipubench.plugins.measure.base import BatchFacts, StepMeter
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.text import safe_name

@@ -45,7 +45,7 @@ MEASURING_OPTIONS = (
     "launcher_args",
 )
 # Options with a folder into which each case writes files.
-LOOKING_INSIDE = ("--profile", "--save-graph")
+INSPECTION_OPTIONS = ("--profile", "--save-graph")
 # Options of pytest-benchmark that change how it measures: with a value, and without.
 BENCHMARK_OPTIONS = (
     "--benchmark-min-time",
@@ -65,10 +65,10 @@ BENCHMARK_FLAGS = ("--benchmark-warmup", "--benchmark-disable-gc")
 LONG = "--ipubench-"
 
 #: Our key in xdist's workerinput and workeroutput, and in a report's user_properties.
-PART = "ipubench"
+XDIST_KEY = "ipubench"
 
 
-def typed_words(config: pytest.Config) -> List[str]:
+def typed_arguments(config: pytest.Config) -> List[str]:
     """Return the arguments of the command line."""
     return list(map(str, config.invocation_params.args))
 
@@ -76,7 +76,7 @@ def typed_words(config: pytest.Config) -> List[str]:
 def spellings(config: pytest.Config, flag: str) -> List[str]:
     """Return the spellings of our option in this run; the last is the usual one."""
     long = LONG + flag[2:]
-    return [long] if flag in options_of(config).given_up else [long, flag]
+    return [long] if flag in options_of(config).taken_flags else [long, flag]
 
 
 def all_spellings(config: pytest.Config, flags: Sequence[str]) -> List[str]:
@@ -125,7 +125,7 @@ def worker_count(config: pytest.Config) -> int:
 
 def workers_in_turns(config: pytest.Config) -> int:
     """Return the number of workers that take turns with this one, including it."""
-    given = getattr(config, "workerinput", {}).get(PART, {})
+    given = getattr(config, "workerinput", {}).get(XDIST_KEY, {})
     return worker_count(config) if given.get("in_turns") else 1
 
 
@@ -152,7 +152,7 @@ def measuring_arguments(
     return arguments
 
 
-def looking_inside_arguments(config: pytest.Config, own: str) -> List[str]:
+def inspection_arguments(config: pytest.Config, own: str) -> List[str]:
     """Return the options that make a case write files, with absolute paths.
 
     ``own``: see :func:`folder_above`.
@@ -175,7 +175,7 @@ def unknown_arguments(config: pytest.Config, known: Sequence[str]) -> List[str]:
     """Return the given measuring options that are not ``known`` to another revision."""
     unknown = [_flag(dest) for dest in MEASURING_OPTIONS if dest not in known]
     flags = all_spellings(config, unknown)
-    return [given for given in given_arguments(config) if given.split("=", 1)[0] in flags]
+    return [given for given in typed_measuring_arguments(config) if given.split("=", 1)[0] in flags]
 
 
 def arguments_of(
@@ -195,26 +195,26 @@ def arguments_of(
     return [f"{root / name}{separator}{rest}"]
 
 
-def given_arguments(config: pytest.Config) -> List[str]:
+def typed_measuring_arguments(config: pytest.Config) -> List[str]:
     """Return the arguments of the command line that decide what a case does, as given."""
-    options = all_spellings(config, [*map(_flag, MEASURING_OPTIONS), *LOOKING_INSIDE])
+    options = all_spellings(config, [*map(_flag, MEASURING_OPTIONS), *INSPECTION_OPTIONS])
     flags = spellings(config, "--zero-values")
-    return list(map("=".join, options_among(typed_words(config), options, flags)))
+    return list(map("=".join, options_among(typed_arguments(config), options, flags)))
 
 
-def given_words(config: pytest.Config) -> List[str]:
+def passed_arguments(config: pytest.Config) -> List[str]:
     """Return the arguments of PYTEST_ADDOPTS and of the command line, in pytest's order."""
-    return [*shlex.split(os.environ.get("PYTEST_ADDOPTS", "")), *typed_words(config)]
+    return [*shlex.split(os.environ.get("PYTEST_ADDOPTS", "")), *typed_arguments(config)]
 
 
-def all_words(config: pytest.Config) -> List[str]:
+def all_arguments(config: pytest.Config) -> List[str]:
     """Return the arguments of settings, PYTEST_ADDOPTS and the command line."""
-    return [*config.getini("addopts"), *given_words(config)]
+    return [*config.getini("addopts"), *passed_arguments(config)]
 
 
 def benchmark_arguments(config: pytest.Config) -> List[str]:
     """Return the arguments, from any source, that change how pytest-benchmark measures."""
-    arguments = all_words(config)
+    arguments = all_arguments(config)
     return list(map("=".join, options_among(arguments, BENCHMARK_OPTIONS, BENCHMARK_FLAGS)))
 
 
