@@ -25,7 +25,7 @@ from ipubench.plugins.count.callgrind import Callgrind
 from ipubench.plugins.count.calls import count_calls
 from ipubench.plugins.count.counter import CALLGRIND
 from ipubench.plugins.count.process import fixed, start
-from ipubench.plugins.elsewhere.beside import busy_programs
+from ipubench.plugins.elsewhere.busy_programs import busy_programs
 from ipubench.plugins.record.counts import Counts
 from ipubench.plugins.record.text import percent
 from ipubench.plugins.record.verdict import REGRESSED

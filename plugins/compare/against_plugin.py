@@ -17,7 +17,7 @@ import pytest
 
 from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.command_line import options_of
-from ipubench.plugins.command_line.words import only_lists, unknown_arguments
+from ipubench.plugins.command_line.arguments import only_lists, unknown_arguments
 from ipubench.plugins.compare.fresh_processes import (
     UNKNOWN_TIME,
     seconds_of_fresh,
@@ -251,7 +251,7 @@ def comparison_lines(run: Run, items: List[pytest.Item]) -> List[str]:
     cases = [item for item in items if case_of(item) is not None]
     timed = cases and not (run.counting is not None and run.counting.alone)
     time = [most_time(run.config, cases)] if timed else []
-    return [f"against {there}: {against.words()}", *time]
+    return [f"against {there}: {against.description()}", *time]
 
 
 def most_time(config: pytest.Config, cases: Sequence[pytest.Item]) -> str:
@@ -278,4 +278,4 @@ def add_closing_lines(run: Run) -> None:
         run.closing.append(
             f"{cases} measured in alternating processes, not in alternating rounds: {why}"
         )
-    run.closing.append(f"versions there and here: {against.words()}")
+    run.closing.append(f"versions there and here: {against.description()}")

@@ -24,7 +24,7 @@ from ipubench.plugins.baseline.entries import (
 )
 from ipubench.plugins.baseline.format import BaselineError, Document
 from ipubench.plugins.baseline.renamed import renamed
-from ipubench.plugins.command_line.words import is_worker, measures, only_tests
+from ipubench.plugins.command_line.arguments import is_worker, measures, only_tests
 from ipubench.plugins.compare.fresh_processes import most_time, too_few
 from ipubench.plugins.compare.policy import compared_extra_info, thresholds_of
 from ipubench.plugins.gate.rule import (

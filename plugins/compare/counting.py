@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from ipubench.fixtures.case.errors import CaseError, counted
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.devices.lease import idle_key
-from ipubench.plugins.command_line.words import is_worker, measures, only_tests
+from ipubench.plugins.command_line.arguments import is_worker, measures, only_tests
 from ipubench.plugins.compare.policy import count_threshold_of
 from ipubench.plugins.count import judge, ways
 from ipubench.plugins.count.judge import SUSPECT, Judgement

@@ -17,7 +17,7 @@ from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import user_path
-from ipubench.plugins.command_line.words import folder_above, only_lists
+from ipubench.plugins.command_line.arguments import folder_above, only_lists
 from ipubench.plugins.compare import counting
 from ipubench.plugins.compare.operations import Operations, grown, operations_in
 from ipubench.plugins.compare.policy import has_gate

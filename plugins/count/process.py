@@ -13,7 +13,7 @@ from typing import Dict, List, Sequence
 
 from ipubench.fixtures.devices.cpu import THREAD_VARIABLES
 from ipubench.fixtures.machine import scratch
-from ipubench.plugins.command_line.words import LONG, arguments_of
+from ipubench.plugins.command_line.arguments import LONG, arguments_of
 from ipubench.plugins.count import callgrind, launch
 from ipubench.plugins.count.calls import MOST_SECONDS
 from ipubench.plugins.count.counter import CALLGRIND

@@ -1,7 +1,7 @@
-"""Meters of `--count=instructions`: one counts a call, the other makes one call and times nothing.
+"""The meters of `--count=instructions`.
 
-The first is that of the process that counts (plugins/count/process.py). The second stands in for
-the meter in a run that judges counts alone.
+One counts the instructions of a call, in the process that counts (plugins/count/process.py). The
+other makes one call without timing it, in a run that judges only counts.
 """
 
 from __future__ import annotations
@@ -47,18 +47,16 @@ from ipubench.plugins.record.statistics import latency, throughput
 from ipubench.plugins.record.structs import Contention, CountedCase, Facts, Memory
 from ipubench.plugins.run.lines import CountLine
 
-#: The counter of a process that counts, which cases share.
+#: The counter of a process, which its cases share.
 counter_key = pytest.StashKey[Counter]()
-
-
 #: The cases that it has counted.
 counted_key = pytest.StashKey[Tuple[str, ...]]()
 
 
 class CallMeter(StepMeter):
-    """Makes calls that are not timed by the settings of pytest-benchmark."""
+    """Makes calls without timing them, whatever pytest-benchmark's settings are."""
 
-    #: The most calls of a test that says how often its function is called.
+    #: The most calls for a test with its own settings for the number of calls.
     most_calls: int
 
     def work_on(self, step: Step, facts: BatchFacts) -> None:
@@ -68,11 +66,11 @@ class CallMeter(StepMeter):
 
     @abstractmethod
     def call(self, step: Step, facts: BatchFacts, built: Built) -> None:
-        """Call the step, close it and note what was found."""
+        """Call the step, close it and write the result."""
 
     @abstractmethod
-    def as_told(self, benchmark: Any, run: Callable[[], Any]) -> Any:
-        """Let pytest-benchmark call a function as the test says; return what ``run`` returns.
+    def with_settings(self, benchmark: Any, run: Callable[[], Any]) -> Any:
+        """Let pytest-benchmark call a function with its settings; return what ``run`` returns.
 
         ``benchmark.each`` makes each of the calls.
         """
@@ -116,7 +114,7 @@ class CountMeter(CallMeter):
         self.close()
         pytest_benchmark_adapter.leave_out(self.benchmark)
 
-    def as_told(self, benchmark: Any, run: Callable[[], Any]) -> Any:
+    def with_settings(self, benchmark: Any, run: Callable[[], Any]) -> Any:
         """Count the calls that pytest-benchmark makes."""
         benchmark.each = each = EachCall(self._counter, benchmark.calls)
         result = None
@@ -130,12 +128,12 @@ class CountMeter(CallMeter):
         return result
 
     def _note(self, count: Callable[[], Counted]) -> None:
-        """Put a count, or the reason why there is none, into the journal."""
+        """Write a count, or the reason why there is none, into the journal."""
         try:
             with pytest_benchmark_adapter.garbage_as_told(self.benchmark) as without_gc:
                 counted = count()
             if uses_a_gpu():
-                raise Uncountable("it uses a GPU, whose instructions nobody counts")
+                raise Uncountable("it uses a GPU, whose instructions cannot be counted")
             found = CountedCase(
                 counted.per_call,
                 counted.calls,
@@ -160,12 +158,12 @@ class CountMeter(CallMeter):
 
 
 class OnceMeter(CallMeter):
-    """Makes one call, so that the test can check what it returns; its time is no measurement."""
+    """Makes one call, so that the test can check what it returns; its time does not count."""
 
     most_calls = 1
 
     def call(self, step: Step, facts: BatchFacts, built: Built) -> None:
-        """Call the step once and record what ran."""
+        """Call the step once and write its record."""
         self.phase("rounds", "calling once")
         if step.calibrated:
             step.batches_per_step = 1
@@ -175,7 +173,7 @@ class OnceMeter(CallMeter):
         self.close()
         self._record(seconds, facts, effective, data, built)
 
-    def as_told(self, benchmark: Any, run: Callable[[], Any]) -> Any:
+    def with_settings(self, benchmark: Any, run: Callable[[], Any]) -> Any:
         """Let pytest-benchmark make one call."""
         seconds = 0.0
 

@@ -12,7 +12,7 @@ from ipubench.fixtures.case.errors import counted, some_of
 from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.baseline.rows import CHANGED, change_text, own_noise, reasons_of
 from ipubench.plugins.baseline.store import path_text
-from ipubench.plugins.command_line.words import all_words
+from ipubench.plugins.command_line.arguments import all_arguments
 from ipubench.plugins.compare.baseline_plugin import missing_cases
 from ipubench.plugins.gate.policy_file import Policy
 from ipubench.plugins.record import pytest_benchmark_adapter
@@ -61,7 +61,7 @@ def write_summary(terminalreporter: Any, run: Run) -> None:
     Ours is the table that people read, unless the user asked for something of pytest-benchmark's.
     """
     config = run.config
-    asked = any(word.startswith(TABLE_OPTIONS) for word in all_words(config))
+    asked = any(word.startswith(TABLE_OPTIONS) for word in all_arguments(config))
     if not asked and not pytest_benchmark_adapter.unrecorded(config):
         pytest_benchmark_adapter.hide_table(config)
     if run.journal is None:

@@ -16,7 +16,7 @@ import pytest
 from ipubench.fixtures.case.cases import Case, case_key
 from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.machine.output import uncaptured
-from ipubench.plugins.command_line.words import is_worker
+from ipubench.plugins.command_line.arguments import is_worker
 from ipubench.plugins.gate.shown_throughput import shown_throughput
 from ipubench.plugins.record.record import is_timed, of_test
 from ipubench.plugins.record.text import (

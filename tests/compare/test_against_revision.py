@@ -225,7 +225,7 @@ def test_an_unusable_revision_is_refused_before_any_measurement(
 def test_an_option_that_a_revision_lacks_is_refused_only_if_given(
     repository: Repository,
 ) -> None:
-    repository.replace("plugins/command_line/words.py", '    "wait_for_quiet",\n', "")
+    repository.replace("plugins/command_line/arguments.py", '    "wait_for_quiet",\n', "")
     repository.replace("plugins/command_line/options.py", '"--wait-for-quiet"', '"--other-word"')
     repository.commit("older")
     repository.git("checkout", "-q", "HEAD~1", "--", ".")

@@ -10,7 +10,7 @@ from typing import Any, List
 import pytest
 
 from ipubench.fixtures.case.cases import case_key
-from ipubench.plugins.command_line.words import PART
+from ipubench.plugins.command_line.arguments import XDIST_KEY
 from ipubench.plugins.compare import fresh_processes
 from tests.support.command_line import given_options
 from tests.support.harness import Project
@@ -137,7 +137,7 @@ class Config:
     def __init__(self, gate_time: float, workers: int, shared: bool) -> None:
         measured = {"against": None, "processes": None, "baseline_save": None}
         self.option = given_options(gate_time=gate_time, **measured)
-        part = {"workercount": workers, PART: {"in_turns": shared}}
+        part = {"workercount": workers, XDIST_KEY: {"in_turns": shared}}
         self.workerinput = part if workers else {}
 
 

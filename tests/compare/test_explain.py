@@ -55,7 +55,7 @@ def test_cases_with_one_identifier_keep_their_traces(
     run: Any = SimpleNamespace(path=tmp_path / "run-1.jsonl", progress=Mock(), selection=selection)
 
     def profiled(remote: RemoteCase, *_: Any) -> Outcome:
-        (word,) = remote.words
+        (word,) = remote.arguments
         folder = Path(word.partition("=")[2]) / case.id
         folder.mkdir(parents=True)
         (folder / "trace.json").write_text("{}")

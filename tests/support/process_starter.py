@@ -88,7 +88,7 @@ def be_parent(address: str, words: Sequence[str]) -> None:
 
 def _is_suites(program: str) -> bool:
     """Tell whether a program is the one that runs a checkout's suite and no other."""
-    return os.path.basename(program) == "only_from.py"
+    return os.path.basename(program) == "guarded_pytest.py"
 
 
 def stand_for(address: str, words: Sequence[str]) -> None:
