@@ -146,8 +146,8 @@ def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Ite
         *deselect.what_was_left_out(config, items, run.selection),
         *datasets.which_data(config),
         *journal.where_results_go(run),
-        *baseline_plugin.what_the_gate_costs(run, items),
-        *against_plugin.what_is_compared(run, items),
+        *baseline_plugin.gate_forecast(run, items),
+        *against_plugin.comparison_lines(run, items),
         *apart.why_cases_are_apart(items),
     ]
 

@@ -23,11 +23,11 @@ from ipubench.plugins.baseline.history import FOLDER, nothing_in, read, slug, wi
 from ipubench.plugins.baseline.show import when
 from ipubench.plugins.baseline.trends import Trend, level_changes, levels, names_of_cases, trends_of
 from ipubench.plugins.record.text import name_of_test, number_text, percent, without_identifier
-from ipubench.plugins.web.templates import is_installed, plotly_script, render, script
+from ipubench.plugins.web.templates import is_installed, render, script
 
 #: Of what changed lately, on the front page.
 MOST_EVENTS = 50
-NO_LIBRARIES = "the site needs jinja2 and plotly: pip install 'ipubench[report]'"
+NO_LIBRARIES = "the site needs jinja2: pip install 'ipubench[report]'"
 COLUMNS = (
     ("case", "name", False),
     ("level", "level", True),
@@ -69,12 +69,11 @@ def site(args: Namespace) -> int:
 
 
 def pages(found: Sequence[Marked], runs: int, commits: str = "") -> Iterator[Tuple[str, str]]:
-    """Yield name and text of each file. Raises ImportError without plotly.
+    """Yield name and text of each file. Raises ImportError without jinja2.
 
     ``runs``: how many runs the trends are made of.
     ``commits``: address of a commit, with {} in place of its number; '' for no links.
     """
-    yield "plotly.js", plotly_script()
     yield "site.css", script("style.css", "site.css")
     yield "index.js", script("table.js", "index.js")
     yield "case.js", script("plot.js", "case.js")

@@ -73,6 +73,8 @@ class TwoProcesses:
     sides: Mapping[str, Instances]
     #: What one order may take.
     most_seconds: float
+    #: The share of a round that is timed: setup and teardown of a call are not.
+    timed: float = 1.0
 
     def __enter__(self: Processes) -> Processes:
         return self
@@ -106,11 +108,16 @@ class TwoProcesses:
         if unfit:
             raise UnfitError(unfit)
         batches = max(int(one["batches"]) for one in ready.values())
+        self.timed = min(float(one.get("timed", 1)) for one in ready.values())
         for name in order:
             self.order(name, "warm_up", batches)
 
     def measure(self, budget: float, precision: float, steps: Optional[int]) -> AdjacentRounds:
-        """Have both sides take turns until the rule ends it; return all rounds."""
+        """Have both sides take turns until the rule ends it; return all rounds.
+
+        ``budget`` includes what is not timed.
+        """
+        budget *= self.timed
         rounds, watched = AdjacentRounds(), Contended.of(self.device)
         while not rounds.stopped_by:
             # Two pairs of rounds, AB, BA or BA, AB. Seeded by nothing: a machine with a period of
@@ -118,7 +125,7 @@ class TwoProcesses:
             for here_first in random.sample((True, False), 2):
                 self._both(here_first, rounds, watched)
             if rounds.looks(steps):
-                watched.complete(rounds)
+                watched.complete(rounds, whole=self.timed == 1)
                 rounds.stopped_by = rounds.stop_reason(budget, precision, steps)
         return rounds
 
@@ -205,8 +212,11 @@ class Contended(Watch):
         counted = device != "fake" and contention.available
         return cls(contention if counted else None, copy_timer() if device == "cpu" else None)
 
-    def complete(self, rounds: AdjacentRounds) -> None:
-        """Give all rounds so far the shares that others took of them."""
+    def complete(self, rounds: AdjacentRounds, whole: bool = True) -> None:
+        """Give all rounds so far the shares that others took of them.
+
+        ``whole``: rounds are timed as a whole, so that their CPU time is that of what is timed.
+        """
         self.read()  # after the latest round; what follows it begins with a reading of its own
         taken, used, copies = self.taken(), self.cpu_seconds(), self.around()
         del self.copies[-1:]
@@ -222,7 +232,7 @@ class Contended(Watch):
                 side.lost = [taken[k].lost for k in mine]
                 side.by_others = [taken[k].by_others for k in mine]
                 side.waited = [taken[k].waited for k in mine]
-                side.cpu_seconds = [used[k] for k in mine]
+                side.cpu_seconds = [used[k] if whole else None for k in mine]
             else:
                 side.lost = side.by_others = side.waited = side.cpu_seconds = [None] * len(mine)
 

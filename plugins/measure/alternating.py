@@ -4,8 +4,8 @@ plugins/elsewhere/alternating.py starts both and gives the orders, over the prot
 (fixtures/instances/protocol.py). Version 2 has these, in this order:
 
 - ``ready``: answered once everything is imported and the step is about to be built;
-- ``prepare``: build, compile and calibrate; answers with the batches of a round, and with why the
-  step cannot alternate, where it cannot;
+- ``prepare``: build, compile and calibrate; answers with the batches of a round, the timed share of
+  it (``timed``), and why the step cannot alternate, if it cannot;
 - ``warm_up``, with the batches of a round that both sides take;
 - ``round``, again and again: answers with the seconds that it took;
 - ``record``, with what ended the rounds: answers with the benchmark that a process of its own would
@@ -133,13 +133,15 @@ class AlternatingMeter(Meter):
     def _choose_batches(self, step: Step, calibrated: bool) -> Calibrated:
         found = super()._choose_batches(step, calibrated)
         chosen = step.batches_per_step
-        self._orders.answer({"batches": chosen, "unfit": why_unfit(step)})
+        timed = step.timed_share()
+        self._orders.answer({"batches": chosen, "unfit": why_unfit(step), "timed": timed})
         step.batches_per_step = self._orders.wait("warm_up")
         same = step.batches_per_step == chosen
         return found if same else Calibrated(batches=found.batches)
 
     def _rounds(self, warm: WarmUp, step: Step) -> Rounds:
-        rounds = OrderedRounds(Limits(options_of(self.config).budget), self.device.clock, None)
+        budget = options_of(self.config).budget * step.timed_share()
+        rounds = OrderedRounds(Limits(budget), self.device.clock, None)
         rounds.orders = self._orders
         return rounds
 
@@ -157,6 +159,6 @@ def why_unfit(step: Step) -> str:
         return "its input is loaded in the background, also while the other side is timed"
     if step.most_rounds is not None:
         return "its work ends after a number of rounds"
-    if step.round_clock() is not None:
+    if step.round_clock() is not None and step.timed_share() == 1:
         return "it takes its times itself"
     return ""

@@ -39,6 +39,7 @@ from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.machine.frames import left_out
 from ipubench.fixtures.runtimes.call import CallStep
 from ipubench.fixtures.runtimes.step import Step
+from ipubench.fixtures.runtimes.surrounded import Around
 from ipubench.plugins.command_line.words import worker_count
 from ipubench.plugins.measure.disturbance import wait_for_quiet
 from ipubench.plugins.measure.rounds import timed
@@ -217,6 +218,8 @@ class StepMeter(ABC):
         unit: str = "calls",
         flops: Optional[float] = None,
         latency_from_throughput: bool = False,
+        setup: Around = None,
+        teardown: Around = None,
     ) -> Optional[Awaitable[None]]:
         """Measure ``step``, which processes ``items`` of ``unit`` (a plural noun) per batch.
 
@@ -225,6 +228,8 @@ class StepMeter(ABC):
         ``flops``: floating-point operations per item, counted by the runtime where it is None.
         ``latency_from_throughput``: a batch's latency is items / throughput, as some of the
         original programs' tables have it, and is not measured by itself.
+        ``setup`` and ``teardown`` run around each call of a callable, and are not timed. If
+        ``setup`` returns ``(args, kwargs)``, both others are called with them.
         """
         if self._called:
             raise CaseError(
@@ -232,7 +237,15 @@ class StepMeter(ABC):
                 "write a test for each step, or parametrize this one"
             )
         self._called = True
-        work = step if isinstance(step, Step) else CallStep(_callable(step))
+        if isinstance(step, Step):
+            if setup is not None or teardown is not None:
+                raise CaseError(
+                    f"{self.item.nodeid}: meter(..., setup=, teardown=) takes a callable, and "
+                    f"{type(step).__name__} is a step: do this work in its own build() and close()"
+                )
+            work = step
+        else:
+            work = CallStep(_callable(step), setup, teardown)
         self._step = work
         facts = BatchFacts(
             _amount("items", items),

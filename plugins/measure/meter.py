@@ -11,6 +11,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, Dict, List, NamedTuple, Optional
 
+import msgspec
+
 from ipubench.fixtures.case.cases import effective_options
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.frames import left_out
@@ -170,10 +172,14 @@ class Meter(StepMeter):
     def _rounds(self, warm: WarmUp, step: Step) -> Rounds:
         """Return the rule that ends the rounds, and the canary before each."""
         precision = options_of(self.config).target_precision
-        limits = Limits(self._budget, precision, self._steps(), step.most_rounds)
+        limits = Limits(self._timed_budget(step), precision, self._steps(), step.most_rounds)
         canary = None if step.prefetched_batches else step.canary()
         watching = Disturbance.of(self.device)
         return Rounds(limits, self.device.clock, canary, watching, list(warm.canaries))
+
+    def _timed_budget(self, step: Step) -> float:
+        """Return the seconds of the budget that are left for what is timed."""
+        return self._budget * step.timed_share()
 
     def _tell(self, text: str) -> None:
         """Show a line that stays, of the case that goes on."""
@@ -183,7 +189,7 @@ class Meter(StepMeter):
         """Return the seconds of the rounds."""
         self.phase("prepare", "preparing the rounds")
         step.prepare_rounds(self._tell)
-        self.phase("rounds", f"measuring ({rounds.limits.budget:g} s at most)")
+        self.phase("rounds", f"measuring ({self._budget:g} s at most)")
         self._clock = step.round_clock() or self._clock
         return pytest_benchmark_adapter.run_rounds(
             self.benchmark,
@@ -220,7 +226,7 @@ class Meter(StepMeter):
             warm.reported,
             facts.latency_from_throughput,
             self._clock,
-            self._budget,
+            self._timed_budget(step),
         )
         self.phase("peak", "comparing with the device's peak")
         compute, implausible = describe_compute(self.peaks, step, facts.flops, rates.median, items)
@@ -228,6 +234,9 @@ class Meter(StepMeter):
         memory_used = describe_memory(step, memory)
         counters = in_items(step.counters(), items)
         finish = self._finished(step)
+        contention = rounds.disturbance.describe(seconds, enough)
+        if step.timed_share() < 1:  # it is that of the untimed part as well
+            contention = msgspec.structs.replace(contention, cpu_seconds=())
         return Record(
             **start.first._asdict(),
             effective=start.effective,
@@ -249,7 +258,7 @@ class Meter(StepMeter):
                 seconds=rounds.canaries,
                 when=BEFORE_ROUNDS if step.prefetched_batches else "before each round",
             ),
-            contention=rounds.disturbance.describe(seconds, enough),
+            contention=contention,
             items_per_round=per_round,
             throughput=rates,
             throughput_mean=rates.mean,
@@ -271,7 +280,7 @@ class Meter(StepMeter):
             return {}
         lines = [f"{self.case.id}: {line}" for line in step.summary(facts)]
         self.case_run.run.closing += lines
-        return {"finish": facts}
+        return facts
 
     def _input(self, step: Step, items: float, unit: str) -> Optional[InputRates]:
         self.phase("input", "measuring what limits")

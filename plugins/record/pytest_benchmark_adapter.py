@@ -23,7 +23,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.machine.frames import left_out
-from ipubench.fixtures.runtimes.call import a_loop_runs, is_coroutine
+from ipubench.fixtures.runtimes.call import CallStep, a_loop_runs, is_coroutine
 from ipubench.plugins.record.structs import (
     NAMESPACE,
     Around,
@@ -120,6 +120,8 @@ class Recorded(BenchmarkFixture):
     most_calls = 0
     calls = 0  # that it is about to make
     each: Callable[[Callable[[], Any]], Any]
+    #: What ``pedantic`` with a setup was given: it can be called as often as is wanted.
+    repeatable: Optional[CallStep] = None
 
     def __call__(self, function_to_benchmark: Any, *args: Any, **kwargs: Any) -> Any:
         """Measure a function; return what it returned last."""
@@ -138,6 +140,8 @@ class Recorded(BenchmarkFixture):
         target = args[0] if args else named.pop("target", None)
         in_loop = awaiting(self, target)
         args = (in_loop or target, *args[1:])
+        if in_loop is None:
+            self.repeatable = _with_setup(self, args, named)
         if self.most_calls:
             args, named = self._one_by_one(args, named)
         run = partial(pedantic, self, *args, **named)
@@ -164,6 +168,16 @@ class Recorded(BenchmarkFixture):
         except BaseException:
             count_as_used(self)
             raise
+
+
+def _with_setup(benchmark: Any, given: Any, named: Any) -> Optional[CallStep]:
+    """Return what ``pedantic`` is to measure, if it has a setup, which makes calls independent."""
+    arguments = inspect.signature(pedantic).bind(benchmark, *given, **named).arguments
+    setup = arguments.get("setup")
+    if setup is None or benchmark.disabled:
+        return None
+    passed = (arguments.get("args", ()), arguments.get("kwargs") or {})
+    return CallStep(arguments["target"], lambda: setup() or passed, arguments.get("teardown"))
 
 
 def becoming(

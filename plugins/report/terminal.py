@@ -34,7 +34,7 @@ from ipubench.plugins.report import published
 from ipubench.plugins.report.profiles import one_line
 from ipubench.plugins.report.table import Row, layout, table_rows
 from ipubench.plugins.run.results import Recording
-from ipubench.plugins.run.time_spent import time_in_words
+from ipubench.plugins.run.time_spent import time_summary
 from ipubench.plugins.state import Run
 
 LARGEST_PRECISE_SPREAD = 0.05
@@ -72,7 +72,7 @@ def write_summary(terminalreporter: Any, run: Run) -> None:
     lines += [Row((line,)) for line in run.closing]
     if run.results.benchmarks and not terse:
         width = terminalreporter._tw.fullwidth
-        lines += [Row((line,)) for line in time_in_words(run.spent, width)]
+        lines += [Row((line,)) for line in time_summary(run.spent, width)]
     if lines and not terse:
         terminalreporter.section("benchmarks")
     for line in lines:
@@ -82,7 +82,7 @@ def write_summary(terminalreporter: Any, run: Run) -> None:
 
 def summary(run: Recording, width: int) -> List[Row]:
     """Return the table of all measured cases as lines, and notes on them."""
-    benchmarks = list(map(run.results.whole, run.results.benchmarks))
+    benchmarks = list(map(run.results.with_fresh, run.results.benchmarks))
     table = layout(table_rows(benchmarks, run.results.verdicts), width)
     notes = [*_notes(run), *published.last_lines(benchmarks)]
     return table + [Row((note,)) for note in notes]
@@ -298,7 +298,11 @@ def gate_lines(run: Run) -> List[Row]:
     known = {*run.results.benchmarks, *run.results.outcomes, *verdicts}
     missed = stored - {run.nodeids.get(name, name) for name in known}
     ordered = {run.nodeids.get(name, name) for name in run.order}
+    tests = {} if run.baseline is None else run.baseline.tests
+    outcomes = run.results.outcomes
+    skipped = {name for name in stored - set(verdicts) if outcomes.get(tests[name]) == "skipped"}
     for left, why in (
+        (skipped, "skipped"),
         (missed - ordered, "not selected in this run"),
         (missed & ordered, "not run, because the run ended before"),
     ):

@@ -33,10 +33,10 @@ const plotting = (() => {
     return digits(value, least);
   }
 
-  function duration(milliseconds) {
+  function duration(milliseconds, most = 3) {
     const units = [["s", 1e3], ["ms", 1], ["µs", 1e-3]];
     const [unit, size] = units.find(([, least]) => milliseconds >= 0.9995 * least) || ["ns", 1e-6];
-    return `${digits(milliseconds / size, 1, milliseconds >= 999500 ? 4 : 3)} ${unit}`;
+    return `${digits(milliseconds / size, 1, milliseconds >= 999500 ? 4 : most)} ${unit}`;
   }
 
   const SYMBOLS = {

@@ -1,4 +1,4 @@
-"""The words of a command line, and those of them that other processes get."""
+"""Arguments of a command line, and those passed on to other processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ipubench.plugins.command_line.words import (
 )
 
 
-def test_words_of_settings_and_of_the_command_line_say_how_pytest_benchmark_measures() -> None:
+def test_settings_and_arguments_configure_pytest_benchmark() -> None:
     added = {"addopts": ["--benchmark-min-rounds", "9"]}
     given = SimpleNamespace(args=("-q", "--benchmark-warmup=on", Path("x")))
     config: Any = SimpleNamespace(invocation_params=given, getini=added.get)

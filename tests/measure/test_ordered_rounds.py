@@ -1,4 +1,4 @@
-"""The process that takes turns: what it answers to which order, and when it is quiet."""
+"""The alternating process: its reply to each order, and when it is quiet."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.command_line import given_options
 
 
 class Member:
-    """What the controlling run orders, and what it is answered."""
+    """The orders of the controlling run and the replies to it."""
 
     def __init__(self, *orders: Tuple[str, Any]) -> None:
         self._orders = list(orders)
@@ -41,7 +41,7 @@ def orders_of(member: Any) -> Orders:
     return Orders(member)
 
 
-def test_an_order_is_answered_when_the_next_one_is_awaited_and_no_thread_spins(
+def test_an_order_is_answered_when_the_next_is_awaited_and_no_thread_spins(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     member = Member(("ready", None), ("warm_up", 7))
@@ -64,10 +64,10 @@ def test_each_round_is_answered_with_its_seconds_until_the_record_is_ordered() -
 
 
 @pytest.mark.parametrize(("busy", "looks"), [(0, 1), (3, 4), (10**6, 150)])
-def test_threads_that_spin_after_their_work_are_waited_for(
+def test_it_waits_for_threads_that_spin_after_their_work(
     busy: int, looks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They use the CPU during so many looks of two milliseconds, of which there are 150 at most."""
+    """They use the CPU during this many readings, each 2 ms apart and 150 at most."""
     done: List[float] = []
     clock = SimpleNamespace(
         monotonic=lambda: round(sum(done), 6),
@@ -80,7 +80,7 @@ def test_threads_that_spin_after_their_work_are_waited_for(
 
 
 @pytest.mark.parametrize(("ordered", "rounds"), [(10, [0.1]), (20, [])])
-def test_calls_of_the_length_that_both_sides_take_were_rounds_already(
+def test_calls_of_the_common_length_count_as_rounds(
     ordered: int, rounds: List[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def calibrate(step: Any, clock: Any, target: float, most_seconds: float) -> Calibrated:
@@ -97,5 +97,5 @@ def test_calls_of_the_length_that_both_sides_take_were_rounds_already(
     step = FakeStep(device, ArrayFeed("synthetic", ()), 0.01)
     assert made._choose_batches(step, calibrated=True) == Calibrated(rounds, batches=30)
     assert step.batches_per_step == ordered
-    assert member.answers == [{"batches": 10, "unfit": ""}]
-    assert not made._adapts(step)  # the other side would not know
+    assert member.answers == [{"batches": 10, "unfit": "", "timed": 1.0}]
+    assert not made._adapts(step)  # the other process would not know

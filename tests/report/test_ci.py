@@ -289,7 +289,7 @@ class Machine:
 
 
 def test_a_workflow_from_the_first_push_to_an_accepted_slow_down(project: Project) -> None:
-    pytest.importorskip("plotly", reason="pip install plotly")
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     machine = Machine(project, "github-actions.yml")
     # The first push: there is no baseline yet, so everything is new.
     assert machine.run("push") == 0, machine.text
@@ -318,7 +318,7 @@ def test_a_workflow_from_the_first_push_to_an_accepted_slow_down(project: Projec
 
 
 def test_a_workflow_with_a_shard_that_is_killed_ends_red(project: Project) -> None:
-    pytest.importorskip("plotly", reason="pip install plotly")
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     machine = Machine(project, "gitlab-ci.yml")
     # The merge request that adds the workflow has nothing to compare with.
     assert machine.measure("pull_request", "bench_inference", {}) == 0, machine.text

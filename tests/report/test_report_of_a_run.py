@@ -32,7 +32,7 @@ def _was_there() -> bool:
 
 @pytest.mark.entry_point
 def test_a_run_leaves_a_report_also_when_a_case_fails(project: Project) -> None:
-    pytest.importorskip("plotly", reason="pip install plotly")
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     source = (project.folder / "bench_fake.py").read_text()
     broken = source.replace('config.trouble == "error"', '"beta-generated" in str(meter.case)')
     (project.folder / "bench_fake.py").write_text(broken)
@@ -68,7 +68,7 @@ def test_a_run_leaves_a_report_also_when_a_case_fails(project: Project) -> None:
 
 
 def test_every_output_of_a_run_shows_the_processes_that_decided(project: Project) -> None:
-    pytest.importorskip("plotly", reason="pip install plotly")
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     source = (project.folder / "bench_fake.py").read_text()
     # The first process, which is the session's own, is the slow one.
     once = source.replace("config.batch_seconds,", "config.batch_seconds * (2 - _was_there()),")
@@ -88,7 +88,7 @@ def test_every_output_of_a_run_shows_the_processes_that_decided(project: Project
 
 
 def test_a_report_that_is_made_later_says_what_the_runs_own_said(project: Project) -> None:
-    pytest.importorskip("plotly", reason="pip install plotly")
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     project.run("-k", "alpha-bs8-synthetic", "--baseline-save=main", "--processes=3").assert_code(0)
     words = ("-k", "alpha-bs8 and not generated or beta", "--baseline=main", "--gate=5%")
     project.run(*words, "--report=out", env={"DATASETS_DIR": "/a b"}).assert_code(0)
@@ -109,7 +109,7 @@ def test_a_report_that_is_made_later_says_what_the_runs_own_said(project: Projec
 def test_a_file_that_cannot_be_made_costs_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("plotly", reason="pip install plotly")
+    pytest.importorskip("jinja2", reason="pip install jinja2")
 
     def broken(report: Report) -> str:
         raise KeyError("unforeseen")
@@ -130,7 +130,7 @@ def test_a_file_that_cannot_be_made_costs_no_other(
 def test_a_report_that_cannot_be_made_costs_neither_the_table_nor_the_summary(
     project: Project,
 ) -> None:
-    pytest.importorskip("plotly", reason="pip install plotly")
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     (project.folder / "broken_page.py").write_text(
         "from ipubench.plugins.report import files\nfiles.page = None\n"
     )
@@ -144,7 +144,7 @@ def test_a_report_that_cannot_be_made_costs_neither_the_table_nor_the_summary(
 
 
 def test_an_interrupted_run_leaves_a_report(project: Project) -> None:
-    pytest.importorskip("plotly", reason="pip install plotly")
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     source = (project.folder / "bench_fake.py").read_text()
     broken = source.replace(
         'if config.trouble == "error":\n        raise CaseError(',
@@ -170,30 +170,30 @@ def test_an_interrupted_run_leaves_a_report(project: Project) -> None:
     ],
 )
 def test_a_place_that_cannot_be_written_costs_no_measurement(project: Project, option: str) -> None:
-    pytest.importorskip("plotly", reason="pip install plotly")
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     outcome = project.run("-k", "beta", option).assert_code(4)
     assert f"{option}: " in outcome.text and "Traceback" not in outcome.text
     assert not project.journals()
 
 
-def test_without_plotly_nothing_is_measured(project: Project) -> None:
+def test_without_jinja_nothing_is_measured(project: Project) -> None:
     hidden = project.folder / "hidden"
     hidden.mkdir()
-    (hidden / "without_plotly.py").write_text(
+    (hidden / "without_jinja.py").write_text(
         "import importlib.util\n"
         "find = importlib.util.find_spec\n"
-        "importlib.util.find_spec = lambda name, *rest: None if name == 'plotly' "
+        "importlib.util.find_spec = lambda name, *rest: None if name == 'jinja2' "
         "else find(name, *rest)\n"
     )
     path = f"{hidden}:{project.environment['PYTHONPATH']}"
-    words = ["-p", "without_plotly", "-k", "beta", "--report=out"]
+    words = ["-p", "without_jinja", "-k", "beta", "--report=out"]
     outcome = project.run(*words, env={"PYTHONPATH": path}).assert_code(4)
     assert "ipubench[report]" in outcome.text
     assert not project.journals()
 
 
 def test_a_run_that_measures_nothing_writes_no_report(project: Project) -> None:
-    pytest.importorskip("plotly", reason="pip install plotly")
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     outcome = project.run("-k", "beta", "--benchmark-disable", "--report=out").assert_code(0)
     outcome.line("no report was written to out: no case was measured")
     assert not visible(project.folder / "out")
