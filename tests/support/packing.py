@@ -1,4 +1,4 @@
-"""Every page of a report holds the same script, which takes longer to pack than all the rest."""
+"""Every page of a report contains the same script, which takes longest to compress."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, Optional
 
 
 def pack_once() -> None:
-    """Have ``gzip.compress`` remember what it packed last, in this process and its forks.
+    """Have ``gzip.compress`` cache its latest result, in this process and its forks.
 
-    Only where the time of packing is no part of the result.
+    Only for tests that do not time compression.
     """
     really = gzip.compress
 
@@ -29,7 +29,7 @@ def pack_once() -> None:
 
 
 def pack_the_script() -> None:
-    """Pack the script of the charts, as a page of a report does, where there is one."""
+    """Compress the script of the charts, if it is installed, as a page of a report does."""
     with contextlib.suppress(ImportError):
         from plotly.offline import get_plotlyjs
 
