@@ -19,7 +19,6 @@ from ipubench.fixtures.machine.packages import version_of
 from ipubench.fixtures.machine.processor import CPUINFO, flags_of
 from tests.support.harness import Project, SuiteServer
 from tests.support.own_project import OwnProject
-from tests.support.packing import pack_once
 from tests.support.repository import Repository
 from tests.support.tries import tries
 
@@ -53,8 +52,6 @@ def _no_fork() -> int:
 
 
 os.fork = _no_fork
-
-pack_once()
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from typing import List, NamedTuple, Optional, Sequence
 
 from msgspec.structs import replace
 
-from ipubench.fixtures.case.untrusted import NUMBER
 from ipubench.fixtures.runtimes.step import MAY_BE_CACHED
 from ipubench.plugins.record.statistics import quantile
 from ipubench.plugins.record.structs import (
@@ -27,6 +26,8 @@ COMPILED = ("fresh", "cached", MAY_BE_CACHED)
 REUSED = "reused"
 # Who measured, in a record's ``effective``, where that was not our meter.
 ITSELF = "pytest-benchmark"
+# What ended the rounds of a case that made one call, because its instructions decide.
+BY_COUNTS = "instructions are counted"
 # When canaries are timed that are not one for each round.
 BEFORE_ROUNDS = "before the rounds"
 # The least mean share of the time with which other programs can leave too few rounds alone.
@@ -63,7 +64,7 @@ def text_of(facts: Facts, name: str) -> str:
 def number_of(facts: Facts, name: str) -> Optional[float]:
     """Return a number that is kept by a name; None where there is none."""
     found = facts.get(name)
-    return found if isinstance(found, NUMBER) and not isinstance(found, bool) else None
+    return found if isinstance(found, (int, float)) and not isinstance(found, bool) else None
 
 
 def of_test(benchmark: Benchmark) -> str:
@@ -74,6 +75,11 @@ def of_test(benchmark: Benchmark) -> str:
 def with_record(benchmark: Benchmark, record: Record) -> Benchmark:
     """Return a benchmark that holds this record."""
     return replace(benchmark, extra_info=replace(benchmark.extra_info, ipubench=record))
+
+
+def is_timed(record: Record) -> bool:
+    """Whether a record has times; else its instructions were counted, and one call was made."""
+    return record.rounds.stopped_by != BY_COUNTS
 
 
 def compile_text(compile: Optional[str], seconds: Optional[float]) -> str:
@@ -190,6 +196,8 @@ def with_processes(benchmark: Benchmark, fresh: Sequence[Benchmark] = ()) -> Ben
 
 
 THROUGHPUT = "throughput"
+# Counted, not timed: plugins/count has the rule.
+INSTRUCTIONS = "instructions"
 
 
 class Metric(NamedTuple):
@@ -204,7 +212,7 @@ SCALARS = {
     "compile_time": Metric("s", "time to compile"),
     "peak_memory": Metric("bytes", "peak memory of the host process"),
 }
-METRICS = (THROUGHPUT, *SCALARS)
+METRICS = (THROUGHPUT, *SCALARS, INSTRUCTIONS)
 
 
 def value_of(process: Process, metric: str) -> Optional[float]:

@@ -12,7 +12,7 @@ from ipubench.fixtures.case.errors import counted, some_of
 from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.baseline.rows import CHANGED, change_text, own_noise, reasons_of
 from ipubench.plugins.baseline.store import path_text
-from ipubench.plugins.command_line.words import all_words
+from ipubench.plugins.command_line.arguments import all_arguments
 from ipubench.plugins.compare.baseline_plugin import missing_cases
 from ipubench.plugins.gate.policy_file import Policy
 from ipubench.plugins.record import pytest_benchmark_adapter
@@ -34,7 +34,7 @@ from ipubench.plugins.report import published
 from ipubench.plugins.report.profiles import one_line
 from ipubench.plugins.report.table import Row, layout, table_rows
 from ipubench.plugins.run.results import Recording
-from ipubench.plugins.run.time_spent import time_in_words
+from ipubench.plugins.run.time_spent import time_summary
 from ipubench.plugins.state import Run
 
 LARGEST_PRECISE_SPREAD = 0.05
@@ -61,7 +61,7 @@ def write_summary(terminalreporter: Any, run: Run) -> None:
     Ours is the table that people read, unless the user asked for something of pytest-benchmark's.
     """
     config = run.config
-    asked = any(word.startswith(TABLE_OPTIONS) for word in all_words(config))
+    asked = any(word.startswith(TABLE_OPTIONS) for word in all_arguments(config))
     if not asked and not pytest_benchmark_adapter.unrecorded(config):
         pytest_benchmark_adapter.hide_table(config)
     if run.journal is None:
@@ -72,7 +72,7 @@ def write_summary(terminalreporter: Any, run: Run) -> None:
     lines += [Row((line,)) for line in run.closing]
     if run.results.benchmarks and not terse:
         width = terminalreporter._tw.fullwidth
-        lines += [Row((line,)) for line in time_in_words(run.spent, width)]
+        lines += [Row((line,)) for line in time_summary(run.spent, width)]
     if lines and not terse:
         terminalreporter.section("benchmarks")
     for line in lines:
@@ -82,7 +82,7 @@ def write_summary(terminalreporter: Any, run: Run) -> None:
 
 def summary(run: Recording, width: int) -> List[Row]:
     """Return the table of all measured cases as lines, and notes on them."""
-    benchmarks = list(map(run.results.whole, run.results.benchmarks))
+    benchmarks = list(map(run.results.with_fresh, run.results.benchmarks))
     table = layout(table_rows(benchmarks, run.results.verdicts), width)
     notes = [*_notes(run), *published.last_lines(benchmarks)]
     return table + [Row((note,)) for note in notes]
@@ -298,7 +298,11 @@ def gate_lines(run: Run) -> List[Row]:
     known = {*run.results.benchmarks, *run.results.outcomes, *verdicts}
     missed = stored - {run.nodeids.get(name, name) for name in known}
     ordered = {run.nodeids.get(name, name) for name in run.order}
+    tests = {} if run.baseline is None else run.baseline.tests
+    outcomes = run.results.outcomes
+    skipped = {name for name in stored - set(verdicts) if outcomes.get(tests[name]) == "skipped"}
     for left, why in (
+        (skipped, "skipped"),
         (missed - ordered, "not selected in this run"),
         (missed & ordered, "not run, because the run ended before"),
     ):
@@ -344,4 +348,4 @@ def judged_by(policy: Optional[Policy]) -> str:
     """Return what judges the run: the gate, a policy, or nothing."""
     if policy is None:
         return "no gate"
-    return policy.name if policy.gate is None else f"gate {percent(policy.gate)}"
+    return f"gate {policy.gate}" if any(policy.gate) else policy.name

@@ -1,26 +1,15 @@
 "use strict";
-// The charts, drawn with Plotly in the page's own colours.
-
-// Plotly travels compressed, at a third of its size. Browsers unpack it since 2023.
-async function unpackPlotly() {
-  const packed = atob(document.getElementById("plotly").textContent.trim());
-  const bytes = new Uint8Array(packed.length);
-  for (let at = 0; at < packed.length; at += 1) bytes[at] = packed.charCodeAt(at);
-  const unpacked = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  const script = document.createElement("script");
-  script.textContent = await new Response(unpacked).text();
-  document.head.append(script);
-}
+// The charts of a report.
 
 function drawCharts() {
   const { data, byId, listeners } = report;
-  const { css, draw, narrow, plain, signed } = plotting;
+  const { amount, colour, digits, draw, duration, narrow, seriesLine, signed } = plotting;
   // A case may be called like something that every object has: constructor.
   const details = new Map(Object.entries(data.details));
   const MOST_ROWS = 30;
   const MOST_SERIES = 12;
-  const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "x", "star"];
-  const KIND_SYMBOLS = { regressed: "triangle-left", improved: "triangle-right", inconclusive: "diamond" };
+  const SYMBOLS = ["circle", "square", "diamond", "up", "cross", "plus"];
+  const KIND_SYMBOLS = { regressed: "left", improved: "right", inconclusive: "diamond" };
   let rows = [];
 
   const counted = (count, one, several) => `${count} ${count === 1 ? one : several}`;
@@ -28,29 +17,20 @@ function drawCharts() {
   const moreLines = (left) => (left
     ? counted(left, "more line: filter the table to see it.", "more lines: filter the table to see them.")
     : "");
-  const kindColour = (kind) => css(
+  const kindColour = (kind) => colour(
     { regressed: "regressed", failed: "regressed", improved: "improved", inconclusive: "unsure" }[kind] || "plain");
-
-  // The line of a series; those that share a colour are dotted.
-  function seriesLine(index) {
-    const colours = css("series").split(" ");
-    return { color: colours[index % colours.length], width: 2, dash: index < colours.length ? "solid" : "dot" };
-  }
-
-  const colour = (index) => seriesLine(index).color;
-
-  // Figures have all four digits, as in the table of cases; ticks none that says nothing.
-  const fourDigits = (value, least = 4) => value.toLocaleString("en-US",
-    { maximumSignificantDigits: 4, minimumSignificantDigits: least });
+  const exactly = (time) => duration(time, 4); // neighbouring ticks differ
+  const marker = (index, size) => (
+    { colour: seriesLine(index).colour, size, symbol: SYMBOLS[index % SYMBOLS.length] });
 
   function short(text, most) {
     const letters = Array.from(text); // never half of one: some are two units of a string
-    if (letters.length <= most) return plain(text);
+    if (letters.length <= most) return text;
     const head = Math.floor((most - 1) / 2);
-    return plain([...letters.slice(0, head), "…", ...letters.slice(head + 1 - most)].join(""));
+    return [...letters.slice(0, head), "…", ...letters.slice(head + 1 - most)].join("");
   }
 
-  // Cut names to `most` characters, or up to half as many more where they would not stay different.
+  // Cut names to `most` characters, or up to half as many more if they would not stay different.
   function apart(names, most) {
     const different = Array.from(new Set(names));
     const alike = (room) => new Set(different.map((name) => short(name, room))).size < different.length;
@@ -59,42 +39,15 @@ function drawCharts() {
     return names.map((name) => short(name, room));
   }
 
-  // Ticks of a logarithmic axis, as plain numbers: 1, 2, 5, 10, ...
-  function logTicks(values) {
-    const known = values.filter((value) => value > 0);
-    const [low, high] = [Math.min(...known), Math.max(...known)];
-    const decades = Math.log10(high / low);
-    const powers = [];
-    for (let power = Math.floor(Math.log10(low)) - 1; power <= Math.ceil(Math.log10(high)); power += 1) {
-      powers.push(10 ** power);
-    }
-    const enough = (ticks) => ticks.filter((tick) => tick >= low && tick <= high).length >= 3;
-    const few = decades > (narrow() ? 1.5 : 3) && enough(powers);
-    const ticks = few ? powers : powers.flatMap((power) => [power, 2 * power, 5 * power]);
-    // Plotly shows a power of ten on either side of a single value.
-    const shown = low === high || enough(ticks) ? ticks : evenTicks(low, high);
-    return { type: "log", tickvals: shown, ticktext: shown.map((tick) => fourDigits(tick, 1)) };
-  }
-
-  // Values that lie close together have no powers of ten between them.
-  function evenTicks(low, high) {
-    const least = Math.max(high - low, low / 20) / 4;
-    const unit = 10 ** Math.floor(Math.log10(least));
-    const step = unit * [1, 2, 5, 10].find((factor) => factor * unit >= least);
-    const count = Math.ceil((high - low) / step) + 4;
-    const first = Math.floor(low / step) - 1;
-    return Array.from({ length: count }, (_, index) => (first + index) * step).filter((tick) => tick > 0);
-  }
-
-  // Draw a chart; `said` is what a reader hears of it.
-  function picture(plot, said, traces, more) {
+  // Draw a chart; screen readers read `description`.
+  function picture(plot, description, traces, more) {
     plot.setAttribute("role", "img");
-    plot.setAttribute("aria-label", said);
+    plot.setAttribute("aria-label", description);
     draw(plot, traces, more);
   }
 
-  // A chart with one line per case. `make` returns the traces for the rows and their heights.
-  // Where there are many cases, `pick` says which ones.
+  // Draw a chart with one line per case. `make` returns the traces for the rows and their heights,
+  // `pick` the rows to show of many.
   function byCase(id, chosen, make, pick = (all) => all.slice(0, MOST_ROWS)) {
     const section = document.getElementById(id);
     section.hidden = chosen.length === 0;
@@ -102,23 +55,19 @@ function drawCharts() {
     const everything = section.dataset.all === "yes";
     const shown = everything ? chosen : pick(chosen);
     const heights = shown.map((_, index) => -index);
-    const plot = section.querySelector(".plot");
     const made = make(shown, heights);
-    const said = `${section.querySelector("h2").textContent} of ${cases(shown)}; the table has the numbers`;
-    const names = apart(shown.map((row) => row.name), narrow() ? 20 : 46);
-    picture(plot, said, made.traces, {
-      height: 80 + 22 * shown.length,
-      xaxis: Object.assign({ side: "top", ticklabelposition: "outside" }, made.xaxis),
-      yaxis: { tickvals: heights, ticktext: names, range: [-shown.length + 0.4, 0.6], showgrid: false, zeroline: false, ticks: "" },
-      shapes: made.shapes || [], showlegend: Boolean(made.legend),
-      legend: { orientation: "h", x: 0, y: 0, yanchor: "top", traceorder: "normal" },
+    const title = section.querySelector("h2").textContent;
+    picture(section.querySelector(".plot"), `${title} of ${cases(shown)}; the table has the numbers`, made.traces, {
+      height: 46 + 22 * shown.length, top: true, x: made.x, marks: made.marks, legend: made.legend,
+      y: { ticks: heights, labels: apart(shown.map((row) => row.name), narrow() ? 20 : 46),
+        range: [-shown.length + 0.4, 0.6], grid: false },
     });
     const button = section.querySelector("button");
     button.hidden = chosen.length <= MOST_ROWS;
     button.textContent = everything ? `Show ${MOST_ROWS} cases` : `Show all ${chosen.length} cases`;
   }
 
-  // Those that changed most, in their order.
+  // Return the rows that changed most, in their order.
   function mostChanged(all) {
     const far = all.slice().sort((a, b) => Math.abs(b.change) - Math.abs(a.change));
     const kept = new Set(far.slice(0, MOST_ROWS));
@@ -131,37 +80,26 @@ function drawCharts() {
       const gates = shown.map((row) => row.threshold).filter((value) => value !== null);
       const gate = gates.length && gates.every((value) => value === gates[0]) ? gates[0] : null;
       document.getElementById("gated").hidden = gate === null;
-      const line = (at, colour, dash) => ({
-        type: "line", x0: at, x1: at, yref: "paper", y0: 0, y1: 1, line: { color: colour, width: 1, dash },
-      });
       const kinds = Array.from(new Set(shown.map((row) => row.kind)));
       const traces = kinds.map((kind) => {
-        const indices = shown.map((_, index) => index).filter((index) => shown[index].kind === kind);
-        const of = (key) => indices.map((index) => shown[index][key]);
-        const side = (key) => indices.map((index) => {
-          const row = shown[index];
-          return row[key] === null ? 0 : Math.abs(row[key] - row.change);
-        });
+        const own = shown.map((row, index) => [row, heights[index]]).filter(([row]) => row.kind === kind);
         return {
-          type: "scatter", mode: "markers", name: kind, x: of("change"), y: indices.map((index) => heights[index]),
-          marker: { color: kindColour(kind), size: 9, symbol: KIND_SYMBOLS[kind] || "circle" },
-          error_x: { type: "data", symmetric: false, array: side("change_high"), arrayminus: side("change_low"),
-            color: kindColour(kind), thickness: 1.5, width: 3 },
-          text: indices.map((index) => {
-            const row = shown[index];
+          name: kind, x: own.map(([row]) => row.change), y: own.map(([, height]) => height),
+          x_low: own.map(([row]) => row.change_low), x_high: own.map(([row]) => row.change_high),
+          marker: { colour: kindColour(kind), size: 9, symbol: KIND_SYMBOLS[kind] || "circle" },
+          text: own.map(([row]) => {
             const interval = row.change_low === null || row.change_high === null ? ""
               : ` (${signed(row.change_low)} to ${signed(row.change_high)})`;
-            return `${plain(row.name)}<br>${signed(row.change)}${interval}, ${plain(row.kind)}`;
+            return `${row.name}\n${signed(row.change)}${interval}, ${row.kind}`;
           }),
-          hovertemplate: "%{text}<extra></extra>",
         };
       });
-      return {
-        traces, legend: kinds.length > 1,
-        xaxis: { tickformat: "+.1%", zeroline: false },
-        // A gate of 5% allows 5% more time per item.
-        shapes: [line(0, css("muted"), "solid")].concat(gate === null ? [] : [line(1 / (1 + gate) - 1, css("regressed"), "dash")]),
-      };
+      // A gate of 5% allows 5% more time per item.
+      const marks = [{ x: 0, colour: colour("muted") }];
+      if (gate !== null) marks.push({ x: 1 / (1 + gate) - 1, colour: colour("regressed"), dash: "6 4" });
+      // Zero and the gate are in the picture, however far the changes are from them.
+      traces.push({ x: marks.map((mark) => mark.x), y: marks.map(() => 0), listed: false });
+      return { traces, marks, legend: kinds.length > 1, x: { format: signed } };
     }, mostChanged);
   }
 
@@ -176,7 +114,7 @@ function drawCharts() {
       const series = functions.get(name) || functions.set(name, new Map()).get(name);
       (series.get(row.series) || series.set(row.series, []).get(row.series)).push(row);
     }
-    Array.from(panels.children).forEach((box) => { box.hidden = true; });
+    panels.textContent = "";
     let left = 0;
     section.hidden = false; // what is hidden has no width to draw in
     const found = [];
@@ -184,58 +122,44 @@ function drawCharts() {
       const series = Array.from(all).filter(([, points]) => new Set(points.map((point) => point.batch_size)).size > 1);
       series.sort(([a], [b]) => a.localeCompare(b));
       left += Math.max(0, series.length - MOST_SERIES);
-      if (series.length) found.push([panelOf(panels, name, series[0][1][0].panel), series.slice(0, MOST_SERIES)]);
+      if (series.length) found.push([panelOf(panels, series[0][1][0].panel), name, series.slice(0, MOST_SERIES)]);
     }
     // All panels have their places before one is drawn in the width that it has.
-    found.forEach(([box]) => { box.hidden = false; });
-    found.forEach(([box, series]) => panel(box, series));
-    section.hidden = Array.from(panels.children).every((box) => box.hidden);
+    found.forEach(([plot, name, series]) => panel(plot, name, series));
+    section.hidden = found.length === 0;
     section.querySelector(".note").textContent = moreLines(left);
   }
 
-  // The chart of a bench function, made when it is first needed and used again after that: Plotly
-  // may still have work to do on one that it drew a moment ago.
-  function panelOf(panels, name, title) {
-    const known = Array.from(panels.children).find((box) => box.dataset.name === name);
-    if (known) return known;
+  function panelOf(panels, title) {
     const box = document.createElement("div");
     const heading = document.createElement("h3");
     const plot = document.createElement("div");
-    box.dataset.name = name;
     heading.textContent = title;
     plot.className = "plot";
     box.append(heading, plot);
     panels.append(box);
-    return box;
+    return plot;
   }
 
-  function panel(box, series) {
-    const shown = apart(series.map(([label]) => label), 34);
+  function panel(plot, name, series) {
+    const names = apart(series.map(([label]) => label), 34);
     const traces = series.map(([label, points], index) => {
       points.sort((a, b) => a.batch_size - b.batch_size);
       return {
-        type: "scatter", mode: "lines+markers", name: shown[index],
+        name: names[index], line: seriesLine(index), marker: marker(index, 7),
         x: points.map((point) => point.batch_size), y: points.map((point) => point.throughput),
-        error_y: { type: "data", symmetric: false, thickness: 1, width: 2,
-          array: points.map((point) => Math.max(0, (point.high || point.throughput) - point.throughput)),
-          arrayminus: points.map((point) => Math.max(0, point.throughput - (point.low || point.throughput))) },
-        line: seriesLine(index), marker: { symbol: SYMBOLS[index % SYMBOLS.length], size: 7 },
-        hovertemplate: `${plain(label)}<br>batch size %{x}: %{y:,.4g} ${plain(points[0].unit)}<extra></extra>`,
+        y_low: points.map((point) => point.low), y_high: points.map((point) => point.high),
+        text: points.map((point) => `${label}\nbatch size ${point.batch_size}: ${amount(point.throughput, 4)} ${point.unit}`),
       };
     });
     const ticks = Array.from(new Set(traces.flatMap((trace) => trace.x))).sort((a, b) => a - b);
-    const said = `Throughput of ${box.dataset.name} against batch size; the table has the numbers`;
-    curves(box.querySelector(".plot"), said, traces, series[0][1][0].unit,
-      { type: "log", tickvals: ticks, ticktext: ticks.map(String), title: { text: "batch size" } });
+    curves(plot, `Throughput of ${name} against batch size; the table has the numbers`, traces, series[0][1][0].unit,
+      { log: true, ticks, labels: ticks.map(String), title: "batch size" });
   }
 
   // Draw lines of several series, whose values have one logarithmic axis.
-  function curves(plot, said, traces, unit, xaxis) {
-    picture(plot, said, traces, {
-      height: 330 + 18 * traces.length, showlegend: true,
-      legend: { orientation: "h", x: 0, y: -0.2, yanchor: "top" }, xaxis,
-      yaxis: Object.assign(logTicks(traces.flatMap((trace) => trace.y)), { title: { text: plain(unit) } }),
-    });
+  function curves(plot, description, traces, unit, x) {
+    picture(plot, description, traces, { height: 330, legend: true, x, y: { log: true, title: unit } });
   }
 
   function latency() {
@@ -246,22 +170,17 @@ function drawCharts() {
         spans.x.push(row.p50_ms, row.p99_ms, null);
         spans.y.push(heights[index], heights[index], null);
       });
-      const traces = [{
-        type: "scatter", mode: "lines", x: spans.x, y: spans.y, hoverinfo: "skip", showlegend: false,
-        line: { color: css("line"), width: 5 },
-      }];
+      const traces = [{ ...spans, listed: false, line: { colour: colour("line"), width: 5 } }];
       ["p50", "p90", "p99"].forEach((name, index) => traces.push({
-        type: "scatter", mode: "markers", name, y: heights, x: shown.map((row) => row[`${name}_ms`]),
-        marker: { color: colour(index), size: 9, symbol: ["circle", "diamond", "line-ns-open"][index], line: { width: index === 2 ? 3 : 0 } },
-        text: shown.map((row) => plain(row.name)),
-        hovertemplate: `%{text}<br>${name} %{x:.4g} ms<extra></extra>`,
+        name, y: heights, x: shown.map((row) => row[`${name}_ms`]),
+        marker: { colour: seriesLine(index).colour, size: 9, symbol: ["circle", "diamond", "bar"][index] },
+        text: shown.map((row) => `${row.name}\n${name} ${duration(row[`${name}_ms`])}`),
       }));
-      const ticks = logTicks(shown.flatMap((row) => [row.p50_ms, row.p99_ms]));
-      return { traces, legend: true, xaxis: Object.assign(ticks, { zeroline: false }) };
+      return { traces, legend: true, x: { log: true, format: exactly } };
     });
   }
 
-  // Requests come when they are due, at several rates: what a search has tried, and the case's own run.
+  // Requests come when they are due, at several rates: those that a search has tried, and the case's own.
   function load() {
     const section = document.getElementById("load");
     const chosen = rows.filter((row) => row.load.length > 0);
@@ -270,19 +189,17 @@ function drawCharts() {
     const shown = chosen.slice(0, MOST_SERIES);
     const names = apart(shown.map((row) => row.name), 34);
     const traces = shown.map((row, index) => ({
-      type: "scatter", mode: "lines+markers", name: names[index],
+      name: names[index], line: seriesLine(index),
       x: row.load.map((point) => point.target_qps), y: row.load.map((point) => point.p99_ms),
-      line: seriesLine(index),
-      marker: { size: 8, symbol: row.load.map((point) => (point.held ? SYMBOLS[0] : "x")) },
-      text: row.load.map((point) => `${plain(row.name)}<br>${point.target_qps.toPrecision(3)} a second: `
-        + `p50 ${point.p50_ms.toPrecision(3)} ms, p99 ${point.p99_ms.toPrecision(3)} ms${point.held ? "" : ", not kept"}`),
-      hovertemplate: "%{text}<extra></extra>",
+      marker: { colour: seriesLine(index).colour, size: 8, symbol: row.load.map((point) => (point.held ? "circle" : "cross")) },
+      text: row.load.map((point) => `${row.name}\n${digits(point.target_qps)} a second: `
+        + `p50 ${duration(point.p50_ms)}, p99 ${duration(point.p99_ms)}${point.held ? "" : ", not kept"}`),
     }));
-    const said = `Latency of ${cases(shown)} against the requests a second`;
-    curves(section.querySelector(".plot"), said, traces, "p99 ms",
-      { rangemode: "tozero", title: { text: "requests a second" } });
-    const left = chosen.length - shown.length;
-    section.querySelector(".note").textContent = moreLines(left);
+    picture(section.querySelector(".plot"), `Latency of ${cases(shown)} against the requests a second`, traces, {
+      height: 330, legend: true, x: { zero: true, title: "requests a second" },
+      y: { log: true, title: "p99", format: exactly },
+    });
+    section.querySelector(".note").textContent = moreLines(chosen.length - shown.length);
   }
 
   // Cases of one precision on one device share their ceilings.
@@ -298,29 +215,25 @@ function drawCharts() {
       if (row.peak_flops && row.peak_bytes) roofs.set(`${row.peak_flops} ${row.peak_bytes}`, row);
     }
     const bend = (row) => row.peak_flops / row.peak_bytes;
-    const traces = Array.from(roofs.values()).map((row) => ({
-      type: "scatter", mode: "lines", hoverinfo: "skip", name: `${giga(row.peak_flops)}FLOP/s, ${giga(row.peak_bytes)}B/s`,
-      x: [low, Math.min(Math.max(bend(row), low), high), high],
-      y: [low, Math.min(Math.max(bend(row), low), high), high].map((x) => Math.min(row.peak_flops, x * row.peak_bytes)),
-      line: { color: css("muted"), width: 1.5 },
-    }));
+    const traces = Array.from(roofs.values()).map((row) => {
+      const x = [low, Math.min(Math.max(bend(row), low), high), high];
+      return {
+        name: `${giga(row.peak_flops)}FLOP/s, ${giga(row.peak_bytes)}B/s`,
+        x, y: x.map((one) => Math.min(row.peak_flops, one * row.peak_bytes)),
+        line: { colour: colour("muted"), width: 1.5 },
+      };
+    });
     const kinds = Array.from(new Set(chosen.map((row) => `${row.framework}, ${row.mode || "inference"}`)));
     kinds.forEach((kind, index) => {
       const own = chosen.filter((row) => `${row.framework}, ${row.mode || "inference"}` === kind);
       traces.push({
-        type: "scatter", mode: "markers", name: plain(kind), x: own.map(intensity), y: own.map((row) => row.achieved_flops),
-        marker: { color: colour(index), size: 8, symbol: SYMBOLS[index % SYMBOLS.length] },
-        text: own.map((row) => `${plain(row.name)}<br>${giga(row.achieved_flops)}FLOP/s at ${intensity(row).toPrecision(3)} FLOP/B`),
-        hovertemplate: "%{text}<extra></extra>",
+        name: kind, x: own.map(intensity), y: own.map((row) => row.achieved_flops), marker: marker(index, 8),
+        text: own.map((row) => `${row.name}\n${giga(row.achieved_flops)}FLOP/s at ${digits(intensity(row))} FLOP/B`),
       });
     });
-    const rates = traces.flatMap((trace) => trace.y);
-    const flops = logTicks(rates);
     picture(section.querySelector(".plot"), `Roofline of ${cases(chosen)}`, traces, {
-      height: 420 + (narrow() ? 20 * traces.length : 0), showlegend: true,
-      legend: { orientation: "h", x: 0, y: narrow() ? -0.35 : -0.2, yanchor: "top" },
-      xaxis: Object.assign(logTicks([low, high]), { title: { text: "FLOP for each byte of weights" }, zeroline: false }),
-      yaxis: Object.assign(flops, { ticktext: flops.tickvals.map(giga), title: { text: "FLOP/s" }, zeroline: false }),
+      height: 420, legend: true, x: { log: true, title: "FLOP for each byte of weights" },
+      y: { log: true, format: giga, title: "FLOP/s" },
     });
     const rest = rows.filter((row) => row.throughput !== null).length - chosen.length;
     section.querySelector(".note").textContent = rest
@@ -345,6 +258,7 @@ function drawCharts() {
     }
     if (details.has(wanted)) choice.value = wanted;
     document.getElementById("case").hidden = choice.options.length === 0;
+    choice.form.hidden = details.size < 2;
     one();
   }
 
@@ -353,44 +267,37 @@ function drawCharts() {
     if (!detail) return;
     const row = byId.get(choice.value);
     const traces = [];
+    // The processes of the baseline are behind the others, in grey.
+    detail.before.forEach((process, index) => traces.push({
+      name: "baseline", listed: index === 0, x: process.at.map((round) => round + 1), y: process.rates,
+      line: { colour: colour("line"), width: 1 }, marker: { colour: colour("muted"), size: 4 },
+      text: process.rates.map((rate, at) => `baseline, process ${index + 1}, round ${process.at[at] + 1}: ${rated(rate, row)}`),
+    }));
     detail.processes.forEach((process, index) => {
       const name = index === 0 ? "this run" : `process ${index + 1}`;
       if (process.disturbed.length) {
         traces.push({
-          type: "scatter", mode: "markers", name: "disturbed by other programs",
+          name: "disturbed by other programs", marker: { colour: colour("muted"), size: 6, symbol: "cross" },
           x: process.disturbed.map(([round]) => round + 1), y: process.disturbed.map(([, rate]) => rate),
-          marker: { size: 6, symbol: "x-thin-open", color: css("muted"), line: { width: 1.5 } },
-          hovertemplate: `round %{x}, disturbed: %{y:,.4g} ${plain(row.unit)}<extra></extra>`,
+          text: process.disturbed.map(([round, rate]) => `round ${round + 1}, disturbed: ${rated(rate, row)}`),
         });
       }
-      const common = {
-        type: "scatter", mode: process.rates.length > 1 ? "lines+markers" : "markers", name, legendgroup: name,
-        line: { color: colour(index), width: 1 }, marker: { size: 5, symbol: SYMBOLS[index % SYMBOLS.length] },
-      };
-      traces.push(Object.assign({}, common, {
-        y: process.rates, hovertemplate: `${name}, round %{x}: %{y:,.4g} ${plain(row.unit)}<extra></extra>`,
-        x: process.at.map((round) => round + 1),
-      }));
-      traces.push(Object.assign({}, common, {
-        y: process.canaries_ms, yaxis: "y2", showlegend: false, hovertemplate: `${name}, canary %{y:.4g} ms<extra></extra>`,
+      const common = { name, line: { ...seriesLine(index), width: 1 }, marker: marker(index, 5) };
+      traces.push({
+        ...common, x: process.at.map((round) => round + 1), y: process.rates,
+        text: process.rates.map((rate, at) => `${name}, round ${process.at[at] + 1}: ${rated(rate, row)}`),
+      }, {
+        ...common, y: process.canaries_ms, lower: true, listed: false,
         x: process.canaries_ms.map((_, round) => 1 + (process.at[round] ?? round * process.every)),
-      }));
+        text: process.canaries_ms.map((time) => `${name}, canary ${duration(time)}`),
+      });
     });
-    // What they are compared with, behind them and in grey.
-    detail.before.forEach((process, index) => traces.unshift({
-      type: "scatter", mode: process.rates.length > 1 ? "lines+markers" : "markers", name: "baseline", legendgroup: "baseline",
-      showlegend: index === 0, x: process.at.map((round) => round + 1), y: process.rates,
-      line: { color: css("line"), width: 1 }, marker: { size: 4, color: css("muted"), opacity: 0.6 },
-      hovertemplate: `baseline, process ${index + 1}, round %{x}: %{y:,.4g} ${plain(row.unit)}<extra></extra>`,
-    }));
+    const canaries = traces.some((trace) => trace.lower && trace.y.length);
     picture(document.getElementById("rounds"), `Rounds and canaries of ${row.name}`, traces, {
-      height: 460 + (narrow() ? 15 * detail.processes.length : 0), // a phone has two names in a line
-      showlegend: traces.length > 2, legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
-      xaxis: { title: { text: "round" }, anchor: "y2", zeroline: false },
-      yaxis: { title: { text: plain(row.unit) }, domain: [0.4, 1], zeroline: false },
-      yaxis2: { title: { text: "canary, ms" }, domain: [0, 0.3], zeroline: false },
+      height: 460, legend: traces.filter((trace) => trace.listed !== false).length > 1,
+      x: { title: "round" }, y: { title: row.unit }, lower: canaries ? { title: "canary", format: exactly } : null,
     });
-    document.getElementById("rounds-note").textContent = said(detail);
+    document.getElementById("rounds-note").textContent = noteOf(detail);
     processTable(detail, row);
     const options = document.getElementById("options");
     options.textContent = "";
@@ -402,7 +309,9 @@ function drawCharts() {
     }
   }
 
-  function said(detail) {
+  const rated = (rate, row) => `${amount(rate, 4)} ${row.unit}`;
+
+  function noteOf(detail) {
     const parts = [];
     const { rounds, left_out: leftOut } = detail.processes[0];
     if (leftOut) {
@@ -417,23 +326,29 @@ function drawCharts() {
   function processTable(detail, row) {
     const body = document.querySelector("#processes tbody");
     body.textContent = "";
-    const digits = (value) => (value === null ? "" : fourDigits(value));
+    const text = (value, form) => (value === null ? "" : form(value));
     const all = detail.processes.concat(detail.before);
     all.forEach((process, index) => {
       const line = body.insertRow();
       const before = index >= detail.processes.length;
       const speed = index === 0 || before ? "" : signed(process.speed - 1);
-      const compiled = process.compile === "reused" ? "reused" : digits(process.compile_seconds);
+      const compiled = process.compile === "reused" ? "reused" : text(process.compile_seconds, (value) => digits(value, 4));
       const memory = process.memory_bytes === null ? "" : Math.round(process.memory_bytes / 2 ** 20).toLocaleString("en-US");
       const number = before ? index - detail.processes.length + 1 : index + 1;
       const kind = before ? "baseline" : process.fresh ? "fresh" : "this run";
       const name = `${number}, ${kind}${process.clean ? "" : ", disturbed"}`;
-      [name, `${digits(process.throughput)} ${row.unit}`, speed, String(process.rounds), digits(process.p99_ms), compiled, memory]
-        .forEach((text, column) => {
+      [name, rated(process.throughput, row), speed, String(process.rounds), text(process.p99_ms, duration), compiled, memory]
+        .forEach((content, column) => {
           const cell = line.insertCell();
-          cell.textContent = text;
+          cell.textContent = content;
           if (column) cell.className = "n";
         });
+    });
+    // A column that is empty in all rows is left out.
+    const [head, ...others] = document.getElementById("processes").rows;
+    Array.from(head.cells).forEach((heading, column) => {
+      const empty = others.every((line) => line.cells[column].textContent === "");
+      [head, ...others].forEach((line) => { line.cells[column].hidden = empty; });
     });
   }
 
@@ -465,9 +380,9 @@ function drawCharts() {
   plotting.whenItChanges(all);
 }
 
-unpackPlotly().then(drawCharts, () => {
-  document.getElementById("no-charts").hidden = false;
-}).finally(() => {  // The table works without charts too.
+try {
+  drawCharts();
+} finally {  // The table works without charts too.
   report.start();
   document.documentElement.dataset.ready = "yes";
-});
+}

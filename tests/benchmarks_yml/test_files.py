@@ -64,7 +64,7 @@ MALFORMED = [
     ("a: {cmd: x, data: {t: {regexp: a, skip: -1}}}\n", 1, "skip"),
     ("a: {cmd: x, data: {t: {regexp: a, reduction_type: meen}}}\n", 1, "mean"),
     ("a: {cmd: x, data: {case: {regexp: a}}}\n", 1, "'case'"),
-    ("a: {cmd: x, derived: {d: {expr: t + 1}}}\n", 1, "t is no metric"),
+    ("a: {cmd: x, derived: {d: {expr: t + 1}}}\n", 1, "t is not a metric"),
     ("a: {cmd: x, derived: {d: {expr: e}, e: {expr: d}}}\n", 1, "depends on itself"),
     ("a: {cmd: x, parameters: {b: '1,two'}, derived: {d: {expr: b * 2}}}\n", 1, "'two'"),
     ("a: {cmd: x, output: [throughput]}\n", 1, "output"),
@@ -206,5 +206,5 @@ def test_an_expression_allows_functions_and_braces_only() -> None:
         *("min(1)", "abs()", "sqrt(4)", "abs(x=1)", "open('x')", "rate.real", "rate and 1"),
         *("{a}{b}", "{2}", "{a * 2}", "{{a}}", "{}", "'{a}'", '__import__("os")', "[1][0]"),
     ):
-        with pytest.raises(ValueError, match="holds numbers, names|is no expression"):
+        with pytest.raises(ValueError, match="may have numbers, names|is not an expression"):
             Expression(text)

@@ -17,7 +17,7 @@ from ipubench.fixtures.case.yaml_reader import parse
 from ipubench.fixtures.machine.process import ServerProcess
 from ipubench.plugins.benchmarks_yml import template
 from ipubench.plugins.benchmarks_yml.cases import SpecConfig, Wanted, cases_of, unknown_option
-from ipubench.plugins.benchmarks_yml.command import Ran, words_of
+from ipubench.plugins.benchmarks_yml.command import Ran, arguments_of
 from ipubench.plugins.benchmarks_yml.entry import Entry
 from ipubench.plugins.benchmarks_yml.metrics import Metric, MetricError, search, seconds_of
 from ipubench.plugins.benchmarks_yml.reader import entries_of, read_entries
@@ -50,7 +50,7 @@ def results(entry: Entry, output: str, folder: Path, *words: str) -> CommandResu
     stderr.touch()
     (case,) = cases_of(entry, Wanted({}, "cpu"))
     assert isinstance(case.config, SpecConfig)
-    ran = Ran(list(words) or template.words(entry.command, {}), stdout, stderr, 60.0, 1)
+    ran = Ran(list(words) or template.split(entry.command, {}), stdout, stderr, 60.0, 1)
     return results_of(entry, case.config, ran)
 
 
@@ -119,7 +119,7 @@ def test_set_replaces_a_parameter_and_other_options() -> None:
     (refused,) = cases("train_real_pod16", steps=["3"])
     assert refused.error.startswith("--steps: ")
     (refused, *_) = cases("infer_gen_pod4", batchsize=["big"])
-    assert "'big', which is no number" in refused.error
+    assert "'big', which is not a number" in refused.error
 
 
 def test_the_described_parameters_of_commands_are_those_that_set_takes() -> None:
@@ -137,18 +137,18 @@ def test_the_described_parameters_of_commands_are_those_that_set_takes() -> None
 
 def test_a_command_is_split_without_a_shell() -> None:
     known = {"DATASETS_DIR": "/data/x", "HOME": "/home/me"}
-    assert " ".join(words_of(config("train_real_pod16"), known)) == (
+    assert " ".join(arguments_of(config("train_real_pod16"), known)) == (
         "mpirun --tag-output --np 4 --allow-run-as-root python3 train.py "
         "--data-dir /data/x/imagenet-data --epochs 1"
     )
-    kept = words_of(config("train_real_pod16", allow_wandb=["true"]), known)
+    kept = arguments_of(config("train_real_pod16", allow_wandb=["true"]), known)
     assert kept[-6:] == ["--wandb", "--wandb-project", "name", "--wandb-tags=one", "--epochs", "1"]
-    only = words_of(config("train_real_pod16", compile_only=["yes"]), known)
+    only = arguments_of(config("train_real_pod16", compile_only=["yes"]), known)
     assert only[-1] == "--compile-only"
     # As in a shell script, a backslash continues a line.
-    gen = words_of(config("infer_gen_pod4", 3), known)
+    gen = arguments_of(config("infer_gen_pod4", 3), known)
     assert gen[-4:] == ["--micro-batch-size", "32", "--request-type", "ASYNC"]
-    assert words_of(config("infer_rows_synth", 1), known)[2:] == [
+    assert arguments_of(config("infer_rows_synth", 1), known)[2:] == [
         *("--bs", "16", "--model", "resnet 50", "--json", '{"a": 1}', "--home", "/home/me"),
     ]
 
@@ -162,7 +162,7 @@ def test_variables_are_replaced_as_in_a_shell() -> None:
         "awk '{print $1, $x}' \\$x \"it's $x\"": ["awk", "{print $1, $x}", "$x", "it's no"],
         "sh -c 'echo ${x:-32}'": ["sh", "-c", "echo ${x:-32}"],
     }.items():
-        assert template.words(command, known) == words
+        assert template.split(command, known) == words
     assert template.variables("x $1 '$A' \"$B '$C'\" ${D} \\$E $B") == ["B", "C", "D"]
     for fine in ("x 'a;b' \"c|d\" e\\&f --g=h", "python3 -c 'print(`1`)'", "x $1", "x '${A:-b}'"):
         assert template.problem(fine) == ""

@@ -77,7 +77,7 @@ def shell(project: Project) -> Shell:
 
 
 def test_no_output_of_a_run_contains_a_secret(shell: Shell) -> None:
-    pytest.importorskip("plotly", reason="reports need plotly: pip install '.[report]'")
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     words = ["-k", "works_gen", "--baseline-save=main", "--processes=2", "--report=out", "-n", "2"]
     words += ["--set=secret=c4n4ry-option", "--set=size=5", "--junitxml=out/junit.xml"]
     words += ["--benchmark-json=out/own.json", "--keep-disturbed"]

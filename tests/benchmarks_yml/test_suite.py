@@ -181,7 +181,7 @@ def test_each_kind_of_failure_is_one_message(specs: Specs) -> None:
         "hangs_gen had not ended after 1 s (timeout)",
         "fails_gen ended with exit code 3 after",
         "standard error: this is the reason",
-        "words_gen: throughput: 'many' matched, which is no number",
+        "words_gen: throughput: 'many' matched, which is not a number",
         "few_gen: throughput: 4 values matched",
         "absent_gen cannot be started: No such file or directory: no-such-program",
     ):
@@ -208,7 +208,7 @@ def _alive(pid: int) -> bool:
     [
         (["-k", "unset"], "$NOBODY_SETS_THIS"),
         (["-k", "plain", "--dataset-dir=~no-such-user/x"], "~no-such-user/x"),
-        (["-k", "plain", "--set=size=4"], "'size' is no parameter"),
+        (["-k", "plain", "--set=size=4"], "'size' is not a parameter"),
         (["-k", "plain", "--steps=3"], "--steps: "),
         (["-k", "plain", "--profile=out"], "--profile: "),
         (["-k", "same", "--set=b=2"], "same_gen_a_1_b_2"),
@@ -287,7 +287,7 @@ def test_cases_of_an_unselected_file_are_not_missing() -> None:
 
 @pytest.mark.entry_point
 def test_a_report_has_a_file_of_the_columns(specs: Specs) -> None:
-    pytest.importorskip("plotly", reason="reports need plotly: pip install '.[report]'")
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     specs.run("-k", "size_8", "--report=out").assert_code(0)
     text = (specs.project.folder / "out" / "specs.csv").read_text(encoding="utf-8")
     assert text.startswith("case,benchmark,variant,samples/sec,size,both,throughput,")
@@ -328,7 +328,7 @@ def test_the_documented_example_can_be_collected(project: Project) -> None:
 def test_each_documented_entry_runs_an_existing_case(project: Project) -> None:
     file = ROOT / "docs" / "examples" / "benchmarks.yml"
     commands = [
-        template.words(template.fill(entry.command, variant), {})
+        template.split(template.fill(entry.command, variant), {})
         for entry in read_entries(file, "benchmarks.yml")
         for variant in entry.variants
     ]

@@ -72,7 +72,7 @@ OUTPUTS = ("--report=out", "--junitxml=out/junit.xml", "--benchmark-json=out/own
 
 @pytest.mark.slow
 def test_a_secret_option_is_in_no_output_and_gives_the_same_case(secretive: Project) -> None:
-    pytest.importorskip("plotly", reason="reports need plotly: pip install '.[report]'")
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     words = ("-k", "beta-synthetic", *OUTPUTS, "--keep-disturbed")
     saved = secretive.run(*words, GIVEN, "--baseline-save=main", "--processes=2").assert_code(0)
     assert list(secretive.records()) == ["beta-synthetic"]

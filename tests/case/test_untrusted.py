@@ -11,7 +11,6 @@ import pytest
 from ipubench.fixtures.case.untrusted import (
     MOST_LEVELS,
     BadFile,
-    has_fields,
     parse_json,
     printable,
     read_bytes,
@@ -70,15 +69,6 @@ def test_the_deepest_value_and_brackets_in_strings() -> None:
         parse_json("[" * (MOST_LEVELS + 1) + "]" * (MOST_LEVELS + 1))
     assert parse_json('["%s"]' % ("[" * 1000)) == ["[" * 1000]
     assert len(parse_json("[" + ",".join(["[]"] * 1000) + "]")) == 1000
-
-
-def test_fields_have_their_types() -> None:
-    value = {"pid": 1, "device": {"kind": "cpu"}, "on": True}
-    assert has_fields(value, {"pid": int, "device.kind": str, "on": bool})
-    wrong: Dict[str, Any]
-    for wrong in ({"pid": str}, {"on": int}, {"device.name": str}, {"pid.x": int}, {"no": int}):
-        assert not has_fields(value, wrong)
-    assert not has_fields([], {})
 
 
 def test_printed_text_moves_no_cursor() -> None:

@@ -60,8 +60,8 @@ def test_syntax_errors_are_usage_errors(words: List[str], message: str) -> None:
     ("word", "instead"),
     [
         ("data=real", "use --data=real instead"),
-        ("data=", "'' is none of synthetic, generated, real; write --data=VALUE"),
-        ("precision=1", "'1' is none of 16.16, 16.32, 32.32; write --precision=VALUE"),
+        ("data=", "'' is not one of synthetic, generated, real; write --data=VALUE"),
+        ("precision=1", "'1' is not one of 16.16, 16.32, 32.32; write --precision=VALUE"),
         ("system=ipu", "use --device=ipu instead"),
         ("name=x", "the name of a case cannot be set"),
     ],

@@ -16,7 +16,7 @@ ALSO_HERE = {"device_id", "profile", "report", "save_graph", "sweep"}
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--precision=fp32"], "'fp32' is none of 16.16, 16.32, 32.32; fp32 is 32.32 here"),
+        (["--precision=fp32"], "'fp32' is not one of 16.16, 16.32, 32.32; fp32 is 32.32 here"),
         (["--device=gpu"], "; gpu is cuda here"),
         (["--device=cdua"], "; did you mean cuda?"),
         (["--basline-save=x"], "--basline-save, did you mean: --baseline-save"),
@@ -25,7 +25,10 @@ ALSO_HERE = {"device_id", "profile", "report", "save_graph", "sweep"}
         (["--synthetic-data", "cpu"], "--synthetic-data: use --data=generated instead"),
         (["--mode", "eval"], "; write -k evaluation"),
         (["--report"], "--report: --profile=DIR leaves"),
-        (["--set=data=nothing"], "'nothing' is none of synthetic, generated, real; write --data="),
+        (
+            ["--set=data=nothing"],
+            "'nothing' is not one of synthetic, generated, real; write --data=",
+        ),
         (["-k", "beta", "--against=/bin/nothing"], "such as /opt/old/bin/python"),
     ],
 )
@@ -49,8 +52,8 @@ def test_each_original_option_has_its_advice(project: Project) -> None:
         (
             'Fake(name="beta", ',
             'Fake(name="beta"), Fake(name="beta", ',
-            "@cases: two configurations would both be beta-synthetic; ",
-            "give each a unique name",
+            "@cases: two configurations have the identifier beta-synthetic; ",
+            "give them different names",
         ),
     ],
 )

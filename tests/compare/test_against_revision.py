@@ -225,7 +225,7 @@ def test_an_unusable_revision_is_refused_before_any_measurement(
 def test_an_option_that_a_revision_lacks_is_refused_only_if_given(
     repository: Repository,
 ) -> None:
-    repository.replace("plugins/command_line/words.py", '    "wait_for_quiet",\n', "")
+    repository.replace("plugins/command_line/arguments.py", '    "wait_for_quiet",\n', "")
     repository.replace("plugins/command_line/options.py", '"--wait-for-quiet"', '"--other-word"')
     repository.commit("older")
     repository.git("checkout", "-q", "HEAD~1", "--", ".")
@@ -267,7 +267,7 @@ def test_another_commit_is_measured_again(repository: Repository) -> None:
     repository.run(*words, "--resume").assert_code(0).line("1 case is done")
     repository.git("branch", "-f", "main", first)
     outcome = repository.run(*words, "--resume").assert_code(0)
-    outcome.line("1 measured anew, since the other environment changed")
+    outcome.line("1 measured again, because the other environment changed")
 
 
 def test_a_killed_process_ends_only_its_case(repository: Repository) -> None:

@@ -10,7 +10,7 @@ from typing import Any, List
 import pytest
 
 from ipubench.fixtures.case.cases import case_key
-from ipubench.plugins.command_line.words import PART
+from ipubench.plugins.command_line.arguments import XDIST_KEY
 from ipubench.plugins.compare import fresh_processes
 from tests.support.command_line import given_options
 from tests.support.harness import Project
@@ -52,7 +52,7 @@ def test_a_run_next_to_other_machines_is_not_compared_with_an_undisturbed_one(
     outcome.line("1 inconclusive, whose entries stay as they were; a run that compares nothing")
     outcome.line("no baseline was written: no case was left")
     said = " ".join(outcome.text.split())
-    assert "4 of 4 processes found the machine in another state: a copy in memory took" in said
+    assert "4 of 4 processes found the machine in another state: a memory copy took" in said
     assert "took 1.00 ms, and 0.50 in the baseline" in said
     # A file without an entry keeps nothing. Runs measured in the same state are compared.
     outcome = stored.run(*GATE, "--baseline-save=beside", "--processes=4", env=BESIDE)
@@ -124,7 +124,7 @@ def test_gate_time_stores_no_baseline_of_one_process(project: Project) -> None:
     # It is shorter than any process, which is clear before the first one.
     outcome = project.run(*words).assert_code(1)
     outcome.line("beta-synthetic]: --gate-time left time for 0 of 8 fresh processes")
-    outcome.line("2 cases are not in the baseline, because --gate-time was over before")
+    outcome.line("2 cases are not in the baseline because --gate-time was over before")
     outcome.line("no baseline was written: no case was left")
     assert not (project.folder / "baselines").exists()
     # The user asked for one process.
@@ -137,7 +137,7 @@ class Config:
     def __init__(self, gate_time: float, workers: int, shared: bool) -> None:
         measured = {"against": None, "processes": None, "baseline_save": None}
         self.option = given_options(gate_time=gate_time, **measured)
-        part = {"workercount": workers, PART: {"in_turns": shared}}
+        part = {"workercount": workers, XDIST_KEY: {"in_turns": shared}}
         self.workerinput = part if workers else {}
 
 

@@ -55,7 +55,7 @@ def test_cases_with_one_identifier_keep_their_traces(
     run: Any = SimpleNamespace(path=tmp_path / "run-1.jsonl", progress=Mock(), selection=selection)
 
     def profiled(remote: RemoteCase, *_: Any) -> Outcome:
-        (word,) = remote.words
+        (word,) = remote.arguments
         folder = Path(word.partition("=")[2]) / case.id
         folder.mkdir(parents=True)
         (folder / "trace.json").write_text("{}")
@@ -83,7 +83,7 @@ def test_with_a_stored_baseline_the_operations_of_this_run_are_shown(stored: Pro
     # The trace stays for people, and every file of a report has the operations.
     (trace,) = Path(found["folder"]).glob("here/beta-synthetic/trace.json")
     assert "traceEvents" in json.loads(trace.read_text())
-    pytest.importorskip("plotly", reason="pip install plotly")
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     text = (stored.folder / "out" / "summary.md").read_text()
     assert "What takes the time now, in one profiled call. Before: the baseline keeps no" in text
     assert "| work | 80.0% | 4.000 |" in text
@@ -104,7 +104,7 @@ def test_a_baseline_with_operations_explains_what_grew(project: Project) -> None
     outcome.line("beta-synthetic: share of the time: work 66.7% -> 80.0%")
     (one,) = profile(project)["grown"]
     assert (one["name"], one["seconds_before"], one["seconds_now"]) == ("work", 0.002, 0.004)
-    pytest.importorskip("plotly", reason="pip install plotly")
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     text = (project.folder / "out" / "summary.md").read_text()
     assert "| work | 66.7% | 80.0% | 2.000 | 4.000 |" in text
     # The joined report has it too, and the baseline that the run becomes.

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ipubench.plugins.compare.policy import marker_thresholds
 from ipubench.plugins.gate.policy_file import Policy, PolicyError
 from ipubench.plugins.record.record import METRICS, sample_of, value_of
-from ipubench.plugins.record.text import fraction, matches
+from ipubench.plugins.record.text import GateLimits, fraction, matches
 from tests.support.harness import Project, run_pytest
 from tests.support.stored import a_benchmark, changed
 
@@ -54,7 +54,7 @@ def _folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def policy(text: str = EXAMPLE, gate: Optional[float] = None) -> Policy:
     path = Path("gate.yml")
     path.write_text(text, encoding="utf-8")
-    return Policy.load(path, gate)
+    return Policy.load(path, GateLimits(gate))
 
 
 @pytest.mark.parametrize(("text", "kind"), [("", "pass"), ("inconclusive: fail\n", "fail")])
@@ -110,7 +110,7 @@ def test_the_allowed_loss_of_a_case(
 def test_a_policy_names_facts_that_must_be_equal() -> None:
     assert policy().extra_info == ()
     named = policy("compare_extra_info: [batch_size, model]\ndefault: {throughput: 2%}", gate=0.1)
-    assert (named.extra_info, named.gate) == (("batch_size", "model"), 0.1)
+    assert (named.extra_info, named.gate.throughput) == (("batch_size", "model"), 0.1)
 
 
 def test_an_identifier_is_a_literal_pattern() -> None:

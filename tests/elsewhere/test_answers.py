@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Sequence, Union
 import pytest
 
 from ipubench.fixtures.machine.process import LAST_LINES
-from ipubench.plugins.elsewhere import only_from
+from ipubench.plugins.elsewhere import guarded_pytest
 from ipubench.plugins.elsewhere.place import HERE, Place
 from ipubench.plugins.elsewhere.remote_case import FreshError, Outcome, RemoteCase
 from ipubench.plugins.record.structs import Benchmark, as_plain
@@ -72,7 +72,7 @@ def test_a_process_with_modules_of_another_checkout_does_not_count(
 ) -> None:
     lines: List[JournalLine] = [CaseLine(MEASURED), OutcomeLine(CASE, "passed")]
     with pytest.raises(FreshError, match="could not be measured again"):
-        measured(only_from.USAGE_ERROR, [], lines, THERE, monkeypatch)
+        measured(guarded_pytest.USAGE_ERROR, [], lines, THERE, monkeypatch)
 
 
 def test_a_process_whose_test_fails_after_its_measurement_does_not_count(

@@ -44,7 +44,7 @@ def test_a_revision_has_its_own_packages_before_ours_and_none_of_our_repositorie
 
 @pytest.mark.parametrize(
     ("answer", "said"),
-    [("exit 1", "it says nothing"), ("echo '[]'", r"\[\]"), ("echo '{}'", r"\{\}")],
+    [("exit 1", "it prints nothing"), ("echo '[]'", r"\[\]"), ("echo '{}'", r"\{\}")],
 )
 def test_an_unsuitable_interpreter_is_refused(answer: str, said: str, tmp_path: Path) -> None:
     program = tmp_path / "program"

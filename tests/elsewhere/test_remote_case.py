@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Optional
 import pytest
 
 from ipubench.plugins.benchmarks_yml.command import base_environment
-from ipubench.plugins.command_line.words import MEASURING_OPTIONS
+from ipubench.plugins.command_line.arguments import MEASURING_OPTIONS
 from ipubench.plugins.elsewhere import remote_case
 from ipubench.plugins.elsewhere.place import HERE, Place
 from ipubench.plugins.elsewhere.remote_case import CACHE, RemoteCase, child_environment

@@ -21,7 +21,7 @@ from ipubench.plugins.elsewhere.alternating import (
     steps_of,
     taking_turns,
 )
-from ipubench.plugins.elsewhere.only_from import USAGE_ERROR
+from ipubench.plugins.elsewhere.guarded_pytest import USAGE_ERROR
 from ipubench.plugins.elsewhere.remote_case import FreshError, RemoteCase
 from ipubench.plugins.gate.adjacent import AdjacentRounds
 from ipubench.plugins.record.structs import Benchmark, as_plain

@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 from ipubench.fixtures.command_line import options_of
-from ipubench.plugins.command_line.words import PART, workers_in_turns
+from ipubench.plugins.command_line.arguments import XDIST_KEY, workers_in_turns
 from ipubench.plugins.fleet import controller
 from ipubench.plugins.fleet.distribution import Distribution
 from ipubench.plugins.fleet.local_workers import LocalWorkers
@@ -109,7 +109,7 @@ def test_cases_that_need_more_than_a_workers_ipu_are_left_out(
 
 def test_only_workers_of_one_device_alternate() -> None:
     for part, count in (({"in_turns": True}, 3), ({"in_turns": False}, 1), ({}, 1)):
-        config: Any = SimpleNamespace(workerinput={PART: part, "workercount": 3})
+        config: Any = SimpleNamespace(workerinput={XDIST_KEY: part, "workercount": 3})
         assert workers_in_turns(config) == count
 
 
@@ -117,7 +117,7 @@ class Node:
     """A worker like pytest-xdist's."""
 
     def __init__(self, name: str) -> None:
-        self.gateway = SimpleNamespace(spec=SimpleNamespace(member=name))
+        self.gateway = SimpleNamespace(spec=SimpleNamespace(worker=name))
         self.sent: List[str] = []
 
     def send_runtest_some(self, indices: List[int]) -> None:
@@ -133,14 +133,14 @@ def distributing(most_losses: int, restarts: Optional[str] = None) -> Tuple[Any,
         option=given_options(maxworkerrestart=restarts, each_host=False),
         stash={run_key: mock.Mock(baseline=None)},
     )
-    intake = mock.Mock(has_ended=lambda key: False)
+    controller = mock.Mock(has_ended=lambda key: False)
     items: List[Any] = [SimpleNamespace(nodeid=case, stash={}) for case in CASES]
-    made = Distribution(config, crew, intake)
+    made = Distribution(config, crew, controller)
     made.items = items
     nodes = [Node(name) for name in names]
     for node in nodes:
         come(made, node)
-    return made, intake.failed, nodes
+    return made, controller.failed, nodes
 
 
 def come(made: Distribution, node: Node) -> None:
@@ -158,7 +158,7 @@ def test_a_case_that_kills_a_local_worker_fails_and_the_worker_restarts() -> Non
     come(made, again)
     assert (again.sent, b.sent) == (["three"], ["two"])
     assert made.lost(again, "killed", None)  # for the case, not for the worker
-    assert not made.away
+    assert not made.lost_workers
 
 
 def test_a_case_of_a_lost_host_goes_to_another_and_then_fails() -> None:
@@ -178,14 +178,14 @@ def test_a_host_that_is_lost_repeatedly_is_abandoned(restarts: Optional[str], lo
         assert made.lost(a, "cut", None) == (number + 1 < losses)
         a = Node("a")
         made.add_node(a)
-    assert made.away == {"a": "cut"}
+    assert made.lost_workers == {"a": "cut"}
     made.failed_to_start(b, "gone")
     assert made.tests_finished or failed.called
 
 
 def test_the_last_worker_to_quit_ends_the_run_with_its_reason() -> None:
     made, failed, (a, b) = distributing(most_losses=1)
-    ended = {PART: {"exit": {"message": "there is no device", "code": 4}}}
+    ended = {XDIST_KEY: {"exit": {"message": "there is no device", "code": 4}}}
     assert not made.lost(a, "its session has ended", ended)
     with pytest.raises(pytest.exit.Exception, match="there is no device") as caught:
         made.lost(b, "its session has ended", ended)
@@ -212,7 +212,7 @@ def test_a_worker_reports_how_its_session_ended(given: Optional[int], code: int)
 
 def test_a_worker_exits_if_its_controller_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     worker = Worker.__new__(Worker)
-    worker.output, worker.heard = {}, 0.0
+    worker.output, worker.last_message = {}, 0.0
     now = [0.0]
     clock = SimpleNamespace(
         monotonic=lambda: now[0], sleep=lambda seconds: now.append(now.pop() + seconds)
@@ -256,7 +256,7 @@ def test_each_line_travels_once_with_the_next_report() -> None:
     worker.pytest_runtest_logreport(reports[1])
     worker.pytest_runtest_logreport(reports[2])
     assert [report.user_properties for report in reports] == [
-        [(PART, {"lines": [line], "closing": []})],
-        [(PART, {"lines": [], "closing": ["compiled, not run"]})],
+        [(XDIST_KEY, {"lines": [line], "closing": []})],
+        [(XDIST_KEY, {"lines": [], "closing": ["compiled, not run"]})],
         [],
     ]

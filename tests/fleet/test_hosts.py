@@ -71,7 +71,7 @@ def test_a_command_reaches_the_remote_shell_unchanged(
         ("\n0*host", "line 2: 0* is not a number of devices"),
         ("x*host", "line 1: x* is not a number of devices"),
         ("host\nhost", "line 2: host is there twice"),
-        ("host python=", "line 1: python= names nothing"),
+        ("host python=", "line 1: python= is empty"),
         ("-oProxyCommand=x", "line 1: a host begins with its address"),
         ("socket=1.2.3.4:8888", "line 1: a host begins with its address"),
         ("host id='a b'", "line 1: 'a b' cannot name a host"),
@@ -79,7 +79,7 @@ def test_a_command_reaches_the_remote_shell_unchanged(
         ("host env:=x", "line 1: env: needs a name"),
         ("popen chdir=~nobody-at-all/x", "line 1: ~nobody-at-all has no home folder"),
         ("2*popen id=a\npopen id=a.0", "line 2: a.0 is there twice"),
-        ("# nobody", "the file names no host"),
+        ("# nobody", "the file lists no host"),
     ],
 )
 def test_errors_are_named_with_their_line(tmp_path: Path, text: str, message: str) -> None:

@@ -80,7 +80,7 @@ def test_a_fleet_gives_the_table_the_journal_and_the_baseline_of_a_serial_run(
     assert sorted(line["type"] for line in project.journal()) == kinds
     before, now = (project.baseline(name)["benchmarks"] for name in ("serial", "fleet"))
     assert figures(now) == figures(before)
-    outcome.line("fleet of 3 members:")
+    outcome.line("fleet of 3 workers:")
     outcome.line("  a: fake device (")
     outcome.line("collected 11 items / 5 deselected / 6 selected")
     outcome.line("[6/6] bench_")
@@ -143,7 +143,7 @@ def test_with_each_host_measuring_all_cases_a_slow_one_is_named(project: Project
     assert cases == 3 * len({name.rpartition("@")[0] for name in project.records()}) >= 9
     outcome.line(f"[{cases}/{cases}] ")
     outcome.line("b is 20.")
-    outcome.line("% slower than is usual among the hosts of its kind, over")
+    outcome.line("% slower than the median of hosts of its kind, over")
     assert "faster than" not in outcome.text
     # Each host prints its own lines at the end.
     said = [line for line in outcome.text.splitlines() if "beta was compiled" in line]
@@ -245,7 +245,7 @@ def test_results_survive_ctrl_c_and_resume_continues(project: Project) -> None:
     # Ctrl-C may come between a result and the end of its test: then that case is measured again.
     done = list(outcomes(project).values()).count("passed")
     assert 1 <= done <= len(project.records()) < 7
-    assert "with --resume goes on" in first.text
+    assert "repeat the command with --resume" in first.text
     project.run(hosts, "--resume").assert_code(0).line(f": {done} case")
     assert len(outcomes(project)) == 7
     assert len(project.journals()) == 1
@@ -263,10 +263,10 @@ def test_workers_end_with_a_killed_controller(project: Project) -> None:
     while not pids.exists() or not pids.read_text().endswith("\n"):
         assert time.monotonic() < until and run.is_running()
         time.sleep(0.05)
-    member = int(pids.read_text())
+    worker = int(pids.read_text())
     run.send_signal(signal.SIGKILL)
     run.wait()
-    while os.path.exists(f"/proc/{member}") and not _zombie(member):
+    while os.path.exists(f"/proc/{worker}") and not _zombie(worker):
         assert time.monotonic() < until
         time.sleep(0.05)
 
@@ -285,12 +285,15 @@ def _zombie(pid: int) -> bool:
         (("--hosts=hosts.txt", "--against=git:HEAD"), "--against with several hosts: "),
         (("--hosts=hosts.txt", "--within=1min"), "--within with several hosts: "),
         (("--hosts=hosts.txt", "--each-host", "--baseline-save=x"), "leave out --each-host"),
-        (("--tx", "popen//python=/bin/false//id=a"), "a: no Python of it answers; this shows more"),
+        (
+            ("--tx", "popen//python=/bin/false//id=a"),
+            "a: its Python does not answer; this shows more",
+        ),
         (("--tx", "2*popen//id=a"), "a.0: 2* asks for more devices than it has (1 of fake)"),
         (("--device=cpu", "--tx", "2*popen//id=a"), "2* asks for more devices than it has (1 of"),
         (
             ("-d", "--tx", "popen//id=a//python=/none"),
-            "a: no Python of it answers; this shows more",
+            "a: its Python does not answer; this shows more",
         ),
         (("--hosts=hosts.txt", "--baseline=none"), "there is no baseline "),
         (("--hosts=hosts.txt", "--set=flavour=bad"), "flavour"),
@@ -400,7 +403,7 @@ def test_listings_contact_no_host(project: Project) -> None:
 def test_several_devices_of_a_host_are_measured_in_parallel(project: Project) -> None:
     words = ("--tx", "2*popen//id=a//env:IPUBENCH_FAKE_COUNT=2")
     outcome = project.run(*words).assert_code(0)
-    outcome.line("fleet of 2 members:")
+    outcome.line("fleet of 2 workers:")
     assert set(hosts_of(project).values()) == {"a.0", "a.1"}
     found = {
         record["host"]: record["device"]["details"]["device_id"]

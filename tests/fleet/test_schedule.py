@@ -15,22 +15,22 @@ from tests.support.stored import a_benchmark, changed
 NAMES = ("a", "b", "c", "d")
 
 
-def task(key: str, members: str) -> Task:
-    return Task(key, key, frozenset(members))
+def task(key: str, workers: str) -> Task:
+    return Task(key, key, frozenset(workers))
 
 
 def scheduled(tasks: List[Task]) -> Schedule:
     return Schedule(tasks, NAMES)
 
 
-def joined(schedule: Schedule, members: str) -> Schedule:
-    for name in members:
+def joined(schedule: Schedule, workers: str) -> Schedule:
+    for name in workers:
         schedule.join(name)
     return schedule
 
 
 def keys(given_out: List[Tuple[str, Task]]) -> Dict[str, str]:
-    return {member: one.key for member, one in given_out}
+    return {worker: one.key for worker, one in given_out}
 
 
 def test_a_worker_takes_first_the_cases_that_fewest_can_run() -> None:
@@ -73,7 +73,7 @@ def test_a_stranded_case_goes_to_the_next_best_worker_or_is_lost() -> None:
     assert keys(schedule.assign()) == {"a": "one", "b": "two"}
     schedule.leave("a", 2)
     assert schedule.stranded() == []  # it may come back
-    schedule.members.discard("a")
+    schedule.workers.discard("a")
     assert schedule.stranded() == [task("three", "a")]
     schedule.done("b")
     assert keys(schedule.assign()) == {"b": "one"}
@@ -98,19 +98,19 @@ def test_workers_of_one_machine_alternate() -> None:
     st.data(),
 )
 def test_in_any_order_of_events_each_case_ends_once_or_is_lost(
-    members: List[Set[str]], together: Set[str], data: st.DataObject
+    workers: List[Set[str]], together: Set[str], data: st.DataObject
 ) -> None:
-    tasks = [task(str(number), "".join(some)) for number, some in enumerate(members)]
+    tasks = [task(str(number), "".join(some)) for number, some in enumerate(workers)]
     schedule = Schedule(tasks, NAMES, dict.fromkeys(together, "machine"))
     there: Set[str] = set()
     running: Dict[str, Task] = {}
     ended: List[str] = []
     while schedule.left:
         for name, one in schedule.assign():
-            assert name in there and name in one.members and name not in running
+            assert name in there and name in one.workers and name not in running
             running[name] = one
         assert len(set(running) & together) <= 1
-        moves = [("join", name) for name in sorted(schedule.members - there)]
+        moves = [("join", name) for name in sorted(schedule.workers - there)]
         moves += [("done", name) for name in sorted(running)]
         moves += [(what, name) for name in sorted(there) for what in ("leave", "gone")]
         what, name = data.draw(st.sampled_from(moves))
@@ -127,7 +127,7 @@ def test_in_any_order_of_events_each_case_ends_once_or_is_lost(
             if found is not None and not waits:
                 ended.append(found.key)
         if what == "gone":
-            schedule.members.discard(name)
+            schedule.workers.discard(name)
             ended += [one.key for one in schedule.stranded()]
     assert sorted(ended) == sorted(one.key for one in tasks)
 

@@ -159,10 +159,10 @@ def test_resume_measures_the_cases_that_a_crash_left_out(project: Project) -> No
             "--set=batch_size=zero: 'zero' is not a whole number",
         ),
         (["-n", "2", "--baseline=gone"], "there is no baseline"),
-        (["-n", "2", "--results-dir=bench_fake.py/results"], "results cannot be written there"),
+        (["-n", "2", "--results-dir=bench_fake.py/results"], "cannot write results there"),
         (
             ["-n", "2", "--device-id=1"],
-            "--device-id=1 with -n 2: each worker takes a device of its own",
+            "--device-id=1 with -n 2: each worker needs a device",
         ),
         (["-n", "2", "--against=python3"], "--against with several workers: "),
         (["-n", "2", "--dist=each"], "--dist=each: "),
@@ -219,7 +219,7 @@ def test_a_replacement_worker_takes_over_the_device_of_the_lost_one(project: Pro
 def test_more_workers_than_devices_are_refused(project: Project) -> None:
     three = ("--tx=2*popen", "--tx=popen", "--dist=load")
     outcome = project.run(*three, env={"IPUBENCH_FAKE_COUNT": "2"}).assert_code(4)
-    outcome.line("-n 3: each worker needs a device of its own, and this host has 2 of")
+    outcome.line("-n 3: each worker needs a device, and this host has 2 of")
     text = project.run("-n", "3", env={"IPUBENCH_FAKE_COUNT": "0"}).text
     assert "-n auto takes" not in text, text
     words = ("-n", "1", "--device-id=1", "-k", "beta")

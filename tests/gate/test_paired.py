@@ -17,7 +17,6 @@ from ipubench.plugins.gate.paired import (
     Pair,
     Sides,
     compare,
-    given_up,
     incomparable,
     is_clear,
     kind_of,
@@ -25,6 +24,7 @@ from ipubench.plugins.gate.paired import (
     looks,
     not_judged,
     paired_effect,
+    too_disturbed,
     verdict_on_pairs,
 )
 from ipubench.plugins.gate.rule import DETECTABLE_CHANGE
@@ -167,7 +167,7 @@ def test_a_pass_excludes_five_percent_or_twice_the_threshold(
 def test_a_case_is_abandoned_after_four_disturbed_pairs_if_they_are_the_majority(
     usable: int, measured: int, given: bool
 ) -> None:
-    assert given_up(usable, measured) is given
+    assert too_disturbed(usable, measured) is given
 
 
 THRESHOLD, NOISE, CAP = 0.02, 0.02, 16
@@ -264,7 +264,7 @@ def test_a_metric_that_one_process_lacks_is_not_judged() -> None:
     assert (found.kind, found.also) == ("pass", ())
     metrics = compare(in_order(sides), thresholds, level=0.01)
     assert not_judged(metrics, thresholds) == [
-        "compile_time is not judged: some process has none that can be compared"
+        "compile_time is not judged: a process has no comparable value"
     ]
     assert not_judged(metrics, {"throughput": 0.05}) == []
 

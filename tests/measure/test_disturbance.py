@@ -58,7 +58,7 @@ def test_rounds_watched_together_share_the_lost_time(
     watching.read()
     device.work(1)
     watching.read()
-    record = watching.describe_whole(5)
+    record = watching.describe_at_once(5)
     assert record.lost == pytest.approx([float(taken)] * 5)
     assert (record.clean, record.enough) == (clean, bool(clean))
     assert record.kept == [bool(clean)] * 5
@@ -120,7 +120,7 @@ def test_the_record_has_the_counters_of_the_rounds() -> None:
 
 def test_a_system_without_counters_is_recorded_as_such() -> None:
     nothing = Disturbance(None)
-    assert "does not count" in nothing.describe_whole(3).unknown
+    assert "does not count" in nothing.describe_at_once(3).unknown
     nothing.read()
     assert nothing.clean([1.0, 2.0]) == [1.0, 2.0]
     assert "does not count" in nothing.describe([1.0, 2.0], True).unknown

@@ -10,7 +10,7 @@ import pytest
 from tests.support.harness import QUIETLY, Outcome
 from tests.support.own_project import OwnProject
 
-BLOCKED = "numpy scipy PIL yaml jinja2 plotly ruptures tqdm torch tensorflow onnx pandas"
+BLOCKED = "numpy scipy PIL yaml jinja2 ruptures tqdm torch tensorflow onnx pandas"
 SITE = f"""\
 import sys
 for name in {BLOCKED!r}.split():

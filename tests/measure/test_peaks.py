@@ -127,7 +127,7 @@ def test_work_with_shortcuts_may_exceed_the_peak(exact: bool, implausible: bool)
 
 def test_the_work_of_several_hosts_is_not_compared_with_the_peak_of_one() -> None:
     class Members:
-        def order(self, name: str, argument: object = None) -> List[Dict[str, object]]:
+        def command(self, name: str, argument: object = None) -> List[Dict[str, object]]:
             return [{"weight_traffic": None}] * 2
 
     one = FakeStep(FakeDevice(0), ArrayFeed("synthetic", ()), 0.1, peak=10.0)

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("plotly", reason="pip install 'ipubench[report]' brings plotly")
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     folder = tmp_path_factory.mktemp("report")
     write(large_report(), folder)
     return folder

@@ -24,7 +24,7 @@ from tests.support.baselines import document, entry
 from tests.support.reports import EXPORTS, verdict
 from tests.support.stored import changed
 
-pytest.importorskip("plotly", reason="pip install plotly")
+pytest.importorskip("jinja2", reason="pip install jinja2")
 
 A = "bench_x.py::bench_x[a]"
 X, Y = "cpu/x", "cpu/y"

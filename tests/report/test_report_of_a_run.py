@@ -32,7 +32,7 @@ def _was_there() -> bool:
 
 @pytest.mark.entry_point
 def test_a_run_writes_a_report_even_if_a_case_fails(project: Project) -> None:
-    pytest.importorskip("plotly", reason="pip install plotly")
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     source = (project.folder / "bench_fake.py").read_text()
     broken = source.replace('config.trouble == "error"', '"beta-generated" in str(meter.case)')
     (project.folder / "bench_fake.py").write_text(broken)
@@ -68,7 +68,7 @@ def test_a_run_writes_a_report_even_if_a_case_fails(project: Project) -> None:
 
 
 def test_every_output_of_a_run_shows_the_deciding_processes(project: Project) -> None:
-    pytest.importorskip("plotly", reason="pip install plotly")
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     source = (project.folder / "bench_fake.py").read_text()
     # The first process, the session's own, is the slow one.
     once = source.replace("config.batch_seconds,", "config.batch_seconds * (2 - _was_there()),")
@@ -88,7 +88,7 @@ def test_every_output_of_a_run_shows_the_deciding_processes(project: Project) ->
 
 
 def test_a_later_report_equals_the_runs_own(project: Project) -> None:
-    pytest.importorskip("plotly", reason="pip install plotly")
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     project.run("-k", "alpha-bs8-synthetic", "--baseline-save=main", "--processes=3").assert_code(0)
     words = ("-k", "alpha-bs8 and not generated or beta", "--baseline=main", "--gate=5%")
     project.run(*words, "--report=out", env={"DATASETS_DIR": "/a b"}).assert_code(0)
@@ -109,7 +109,7 @@ def test_a_later_report_equals_the_runs_own(project: Project) -> None:
 def test_an_unwritable_file_does_not_affect_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("plotly", reason="pip install plotly")
+    pytest.importorskip("jinja2", reason="pip install jinja2")
 
     def broken(report: Report) -> str:
         raise KeyError("unforeseen")
@@ -130,7 +130,7 @@ def test_an_unwritable_file_does_not_affect_the_others(
 def test_a_failing_report_keeps_the_table_and_the_summary(
     project: Project,
 ) -> None:
-    pytest.importorskip("plotly", reason="pip install plotly")
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     (project.folder / "broken_page.py").write_text(
         "from ipubench.plugins.report import files\nfiles.page = None\n"
     )
@@ -144,7 +144,7 @@ def test_a_failing_report_keeps_the_table_and_the_summary(
 
 
 def test_an_interrupted_run_writes_a_report(project: Project) -> None:
-    pytest.importorskip("plotly", reason="pip install plotly")
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     source = (project.folder / "bench_fake.py").read_text()
     broken = source.replace(
         'if config.trouble == "error":\n        raise CaseError(',
@@ -172,30 +172,30 @@ def test_an_interrupted_run_writes_a_report(project: Project) -> None:
 def test_an_unwritable_folder_is_refused_before_any_measurement(
     project: Project, option: str
 ) -> None:
-    pytest.importorskip("plotly", reason="pip install plotly")
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     outcome = project.run("-k", "beta", option).assert_code(4)
     assert f"{option}: " in outcome.text and "Traceback" not in outcome.text
     assert not project.journals()
 
 
-def test_without_plotly_nothing_is_measured(project: Project) -> None:
+def test_without_jinja_nothing_is_measured(project: Project) -> None:
     hidden = project.folder / "hidden"
     hidden.mkdir()
-    (hidden / "without_plotly.py").write_text(
+    (hidden / "without_jinja.py").write_text(
         "import importlib.util\n"
         "find = importlib.util.find_spec\n"
-        "importlib.util.find_spec = lambda name, *rest: None if name == 'plotly' "
+        "importlib.util.find_spec = lambda name, *rest: None if name == 'jinja2' "
         "else find(name, *rest)\n"
     )
     path = f"{hidden}:{project.environment['PYTHONPATH']}"
-    words = ["-p", "without_plotly", "-k", "beta", "--report=out"]
+    words = ["-p", "without_jinja", "-k", "beta", "--report=out"]
     outcome = project.run(*words, env={"PYTHONPATH": path}).assert_code(4)
     assert "ipubench[report]" in outcome.text
     assert not project.journals()
 
 
 def test_a_run_without_measurements_writes_no_report(project: Project) -> None:
-    pytest.importorskip("plotly", reason="pip install plotly")
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     outcome = project.run("-k", "beta", "--benchmark-disable", "--report=out").assert_code(0)
     outcome.line("no report was written to out: no case was measured")
     assert not visible(project.folder / "out")

@@ -97,7 +97,7 @@ def test_a_case_without_time_is_skipped_and_not_missing(project: Project) -> Non
     outcome.line("(gate 50.0%): 1 pass")
     assert "missing" not in outcome.text
     assert set(project.records()) == {"beta-synthetic"}
-    pytest.importorskip("plotly", reason="pip install plotly")
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     project.run("--within=1min", "-k", "beta").assert_code(0)
     journal = str(project.journals()[-1])
     report = (journal, "--out=out", "--baseline=baselines/main.json")

@@ -127,13 +127,13 @@ def test_cases_that_lack_a_key_are_left_out(project: Project) -> None:
         (["--steps=3", "--set=repeat=5"], "--steps=3: steps is given twice, also as repeat"),
         (["--set=steps=4,5"], "--set=steps: cases do not differ by steps; give one value"),
         (["--zero-values"], "--zero-values: kernels have it, and no selected case does"),
-        (["--data=fake"], "'fake' is none of synthetic, generated, real"),
+        (["--data=fake"], "'fake' is not one of synthetic, generated, real"),
         (["--device=ipu"], "--device=ipu needs the Poplar SDK"),
         (["--device=cpu", "--device-id=1"], "--device-id: a CPU has no number"),
-        (["--baseline="], "--baseline= names nothing; give a value"),
-        (["--against=git:main", "--against-setup="], "--against-setup= names nothing; give a"),
+        (["--baseline="], "--baseline= is empty; give a value"),
+        (["--against=git:main", "--against-setup="], "--against-setup= is empty; give a"),
         (["--profile=reports", "--baseline-save=x"], "--profile times nothing; leave one of them"),
-        (["--describe", "--dry-run"], "--describe and --dry-run each list something else"),
+        (["--describe", "--dry-run"], "--describe and --dry-run list different things"),
         (["-p", "no:benchmark"], "builds on pytest-benchmark, which is not loaded"),
     ],
 )
@@ -191,7 +191,7 @@ def test_an_ipu_option_is_recorded_on_a_host_and_the_header_lists_it(
     project: Project,
 ) -> None:
     outcome = project.run("-k", "beta", "--set=half_partial=yes", "--steps=1").assert_code(0)
-    outcome.line("recorded and not used on a host, where they change nothing: half_partial")
+    outcome.line("recorded and not used on a host: half_partial")
     assert project.records()["beta-synthetic-halfpartialTrue"]["config"]["half_partial"] is True
     outcome = project.run("--device=ipu", "--collect-only", "--set=half_partial=yes")
     assert "not used" not in outcome.assert_code(0).text

@@ -88,7 +88,7 @@ def be_parent(address: str, words: Sequence[str]) -> None:
 
 def _is_suites(program: str) -> bool:
     """Return whether a program runs a checkout's suite and nothing else."""
-    return os.path.basename(program) == "only_from.py"
+    return os.path.basename(program) == "guarded_pytest.py"
 
 
 def stand_for(address: str, words: Sequence[str]) -> None:

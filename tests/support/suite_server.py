@@ -36,7 +36,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[0] = str(ROOT)  # instead of this file's folder
 from tests.support.known_names import know_names, know_sources  # noqa: E402
-from tests.support.packing import pack_once, pack_the_script  # noqa: E402
 from tests.support.process_starter import NO_SUITE, Files, serve, use_starter  # noqa: E402
 
 # As in plugins/record/host_process.py, which another checkout's server must not import.
@@ -45,7 +44,6 @@ PR_SET_PDEATHSIG = 1
 # pytest's own modules.
 LATER = (
     "scipy.special",
-    "plotly.offline",
     "jinja2",
     "xdist.remote",
     "xdist.dsession",
@@ -126,9 +124,6 @@ def load(framework: str, words: List[str]) -> None:
     know_sources(ROOT / "conftest.py", ROOT / "tests/support/fake_cases.py")
     patched: Any = importlib.metadata
     patched.distributions = lambda: installed
-    pack_once()
-    if not framework:  # other runs write few reports
-        pack_the_script()
     found_here = [name for name in sys.modules if name.split(".")[0] == "ipubench"]
     assert not (alone and found_here), f"{found_here} would be another checkout's"
     gc.freeze()  # so that a fork need not copy what is never collected

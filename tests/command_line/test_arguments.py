@@ -8,12 +8,12 @@ from typing import Any, List
 
 import pytest
 
-from ipubench.plugins.command_line.words import (
+from ipubench.plugins.command_line.arguments import (
     BENCHMARK_FLAGS,
     BENCHMARK_OPTIONS,
     benchmark_arguments,
     options_among,
-    typed_words,
+    typed_arguments,
 )
 
 
@@ -21,7 +21,7 @@ def test_settings_and_arguments_configure_pytest_benchmark() -> None:
     added = {"addopts": ["--benchmark-min-rounds", "9"]}
     given = SimpleNamespace(args=("-q", "--benchmark-warmup=on", Path("x")))
     config: Any = SimpleNamespace(invocation_params=given, getini=added.get)
-    assert typed_words(config) == ["-q", "--benchmark-warmup=on", "x"]
+    assert typed_arguments(config) == ["-q", "--benchmark-warmup=on", "x"]
     assert benchmark_arguments(config) == ["--benchmark-min-rounds=9", "--benchmark-warmup=on"]
 
 

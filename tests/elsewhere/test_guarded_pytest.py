@@ -9,7 +9,13 @@ from typing import Any, Dict, List
 
 import pytest
 
-from ipubench.plugins.elsewhere.only_from import USAGE_ERROR, Guard, main, of_checkout, strangers
+from ipubench.plugins.elsewhere.guarded_pytest import (
+    USAGE_ERROR,
+    Guard,
+    checkout_modules,
+    main,
+    outside_modules,
+)
 
 
 @pytest.fixture
@@ -31,9 +37,9 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_an_interpreter_in_the_checkout_is_not_its_code(
     checkout: Path, monkeypatch: pytest.MonkeyPatch, prefix: str
 ) -> None:
-    assert set(of_checkout(str(checkout))) == {"own_module", "own_library", "own_start"}
+    assert set(checkout_modules(str(checkout))) == {"own_module", "own_library", "own_start"}
     monkeypatch.setattr(sys, prefix, str(checkout / "env"))
-    assert set(of_checkout(str(checkout))) == {"own_module"}
+    assert set(checkout_modules(str(checkout))) == {"own_module"}
 
 
 @pytest.mark.parametrize("when", ["pytest_collection_finish", "pytest_sessionfinish"])
@@ -75,7 +81,7 @@ def test_a_module_belongs_to_the_folder_of_its_real_file(tmp_path: Path) -> None
     files = ("real/own.py", "link/own.py", "real-other/own.py", "real/from_elsewhere.py")
     modules = {name: str(tmp_path / name) for name in files}
     for folder in ("real", "link"):
-        found = strangers(str(tmp_path / folder), modules)
+        found = outside_modules(str(tmp_path / folder), modules)
         assert [text.split()[0] for text in found] == list(files[2:])
 
 

@@ -14,8 +14,8 @@ from ipubench.bench_inference.serving import Serving
 from ipubench.bench_kernels.bench_popart_lstm import PopartLstm
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.options import CaseConfig
-from ipubench.plugins.command_line.words import looking_inside_arguments
-from ipubench.plugins.measure.looking_inside import choose_folders, folder_of
+from ipubench.plugins.command_line.arguments import inspection_arguments
+from ipubench.plugins.measure.inspection import choose_folders, folder_of
 from ipubench.plugins.run.results import Recording
 from ipubench.plugins.selection.expand import parametrize_cases
 from ipubench.plugins.selection.selected import Selection
@@ -61,7 +61,7 @@ def test_cases_with_one_identifier_write_to_separate_folders(
     # Another process that measures one of them uses the same folder.
     for item, folder in zip(items, folders):
         own = run.selection.folders.get(item.nodeid, "")
-        assert looking_inside_arguments(config, own) == [f"--profile={folder.parent}"]
+        assert inspection_arguments(config, own) == [f"--profile={folder.parent}"]
     choose_folders(run, items[:1])
     assert folder_of("--profile", root, items[0]) == tmp_path / root / "net"
 
