@@ -1,4 +1,4 @@
-"""report.html in a real browser: charts, filters, a phone, paper, the dark."""
+"""report.html in a real browser: charts, filters, on a phone, on paper, in the dark."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def values(shown: Page, column: int) -> List[str]:
 
 
 def data(shown: Page, chart: str, figure: str) -> Any:
-    """Return a figure of each trace of a chart, given as JavaScript of the trace ``t``."""
+    """Return one value of each trace of a chart, as a JavaScript expression of the trace ``t``."""
     traces = f"document.querySelector('{chart}').chart.traces.filter(t => t.line || t.marker)"
     return shown.evaluate(f"{traces}.map(t => {figure})")
 
@@ -90,7 +90,7 @@ def layout(shown: Page, chart: str, figure: str) -> Any:
 
 
 def go_to(shown: Page, fragment: str) -> None:
-    """Give the page another address and wait until it has read it."""
+    """Change the page's address and wait until the page has read it."""
     change = "addEventListener('hashchange', () => done(0), {once: true}); location.hash = "
     shown.evaluate(f"new Promise(done => {{ {change}'{fragment}' }})")
 
@@ -100,7 +100,7 @@ def light(shown: Page, selector: str, colour: str) -> float:
     return sum(int(part) for part in found.strip("rgb()").split(",")[:3]) / 3
 
 
-def test_charts_show_the_figures_of_the_cases(tab: Tab, url: str) -> None:
+def test_charts_show_the_values_of_the_cases(tab: Tab, url: str) -> None:
     shown = tab.open(url)
     for marks, count in {
         "#change .trace .point": 30,
@@ -126,7 +126,7 @@ def test_charts_show_the_figures_of_the_cases(tab: Tab, url: str) -> None:
         "pass": "circle",
         "improved": "right",
     }
-    # A roof rises with the bytes of the copy until the products are the limit.
+    # The roofline rises with the bytes of the copy until the matrix products limit it.
     roof, cases = data(shown, "#roofline .plot", "[t.x, t.y]")[:2]
     assert roof[1] == [min(2.1e12, 3e10 * x) for x in roof[0]]
     assert roof[1][0] < roof[1][1] == roof[1][2]
@@ -139,7 +139,7 @@ def test_charts_show_the_figures_of_the_cases(tab: Tab, url: str) -> None:
     assert shown.locator("#latency .trace .point").count() == 180
 
 
-def test_the_page_is_described_to_a_reader_who_does_not_see_it(tab: Tab, small: str) -> None:
+def test_the_page_is_described_for_screen_readers(tab: Tab, small: str) -> None:
     shown = tab.open(small)
     labelled = "every => every.every(e => e.labels.length === 1)"
     assert shown.locator("input, select").evaluate_all(labelled)
@@ -148,7 +148,7 @@ def test_the_page_is_described_to_a_reader_who_does_not_see_it(tab: Tab, small: 
         "H1",
         "H2",
     ]
-    # A heading does not cover the link that has the focus.
+    # A heading does not cover the focused link.
     covered = (
         "(() => { const link = document.querySelectorAll('td.name a')[9];"
         " const scroll = document.querySelector('.scroll');"
@@ -191,7 +191,7 @@ def test_a_link_chooses_a_case_and_shows_its_processes(tab: Tab, url: str) -> No
     assert called[::2] == ["this run", "process 2", "process 3", "process 4"]
 
 
-def test_rounds_stand_beside_the_baselines_and_disturbed_ones_count_for_nothing(
+def test_rounds_are_shown_with_the_baselines_and_disturbed_ones_do_not_count(
     tab: Tab, tmp_path: Path
 ) -> None:
     def disturbed(kept: List[bool]) -> Contention:
@@ -217,7 +217,7 @@ def test_rounds_stand_beside_the_baselines_and_disturbed_ones_count_for_nothing(
     shown = tab.open(written(tmp_path / "report.html", report))
     assert shown.locator("#rounds .trace .point").count() == 23 + 23 + 2 + 25 + 25
     assert shown.inner_text("#rounds-note").startswith("2 of 25 rounds")
-    # Each round is drawn at its place in the run.
+    # Each round is drawn at its position in the run.
     counted = data(shown, "#rounds", "t.x")[-2:]
     assert counted == [[number for number in range(1, 26) if number not in (4, 5)]] * 2
     lines = [line.split("\t") for line in shown.locator("#processes tbody tr").all_inner_texts()]
@@ -227,7 +227,7 @@ def test_rounds_stand_beside_the_baselines_and_disturbed_ones_count_for_nothing(
     assert "case=" in shown.evaluate("location.hash")
     assert shown.inner_text("#rounds-note").startswith("400 of 1000 rounds")
     assert shown.locator("#rounds .trace .point").count() == 200 + 300 + 300  # every second
-    # The dashed line is a gate of all cases that are shown, if they have one.
+    # The dashed line is the gate of all visible cases, if they have one.
     for kind, gated in (("", False), ("regressed", True)):
         shown.select_option("select[name=kind]", kind)
         assert shown.is_visible("#gated") is gated
@@ -241,13 +241,13 @@ def test_the_filter_is_in_the_address(tab: Tab, small: str) -> None:
     assert shown.locator("#latency .trace .point").count() == 3
     go_to(shown, "#q=Bench_Dense")
     assert len(names(shown)) == 6
-    # Neither the link to the cases nor the key Enter changes what is shown.
+    # Neither the link to the cases nor the Enter key changes what is visible.
     go_to(shown, "#cases")
     shown.press("#q", "Enter")
     assert len(names(shown)) == 6
 
 
-def test_back_undoes_what_was_chosen_last(tab: Tab, small: str) -> None:
+def test_back_undoes_the_last_choice(tab: Tab, small: str) -> None:
     shown = tab.open(small)
     shown.select_option("select[name=kind]", "improved")
     shown.locator("#q").press_sequentially("den")
@@ -262,7 +262,7 @@ def test_back_undoes_what_was_chosen_last(tab: Tab, small: str) -> None:
     assert shown.evaluate("location.hash") == "#q=dense-wide-bs32"
 
 
-def test_the_table_works_where_a_chart_cannot_be_drawn(tab: Tab, tmp_path: Path) -> None:
+def test_the_table_works_if_a_chart_cannot_be_drawn(tab: Tab, tmp_path: Path) -> None:
     whole = page(Report(document([benchmark("one"), benchmark("two")])))
     path = tmp_path / "broken.html"
     path.write_text(whole.replace("function drawCharts() {", "function drawCharts() { no.x = 1;"))
@@ -311,7 +311,7 @@ def test_a_nasty_name_runs_nothing(tab: Tab, tmp_path: Path) -> None:
     assert shown.locator("#batch .trace .line").count() == 1
 
 
-def test_functions_and_units_have_panels_of_their_own(tab: Tab, tmp_path: Path) -> None:
+def test_functions_and_units_have_separate_panels(tab: Tab, tmp_path: Path) -> None:
     long = "panel-with-a-long-{}-name-that-is-cut-in-its-middle"
     curves = [
         *(("panel", function, mode, "images/s")
@@ -366,7 +366,7 @@ def test_a_run_without_a_baseline_has_no_empty_charts(tab: Tab, tmp_path: Path) 
     shown = tab.open(written(tmp_path / "plain.html", Report(document(cases))))
     visible = shown.locator(".chart:visible").evaluate_all("all => all.map(e => e.id)")
     assert visible == ["latency", "roofline"]
-    # Values that hardly differ have different marks round them.
+    # Nearly equal values have different axis labels.
     texts = layout(shown, "#latency .plot", "x.labels")
     assert len(set(texts)) == len(texts) >= 3 and texts[0] < "3 ms" < texts[-1]
     assert shown.locator("th[data-key=change]").count() == 0
@@ -376,7 +376,7 @@ def test_a_run_without_a_baseline_has_no_empty_charts(tab: Tab, tmp_path: Path) 
     assert options == ["reused", "inference", "synthetic", "1"]
 
 
-def test_no_name_leaves_charts_and_filters_dead(tab: Tab, tmp_path: Path) -> None:
+def test_no_name_breaks_charts_and_filters(tab: Tab, tmp_path: Path) -> None:
     odd = ["a\rb", "a\x00b", "constructor", "__proto__", "a b&c=d#e", "\N{ROCKET}" * 60]
     cases = [benchmark(name) for name in (*odd, "other")]
     url = written(tmp_path / "report.html", Report(document(cases)))

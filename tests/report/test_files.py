@@ -1,4 +1,4 @@
-"""The files of a report: every number is the record's, every text is inert."""
+"""The files of a report: every number comes from the record, and every text is inert."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_conclusion_names_the_one_case_that_is_slower() -> None:
     assert conclusion(report, report.rows()) == "a regressed"
 
 
-def test_the_conclusion_says_when_nothing_is_wrong() -> None:
+def test_the_conclusion_reports_success() -> None:
     case = benchmark("a")
     report = Report(document([case]))
     assert conclusion(report, report.rows()) == "1 case measured"
@@ -59,7 +59,7 @@ def test_the_conclusion_says_when_nothing_is_wrong() -> None:
     assert conclusion(report, report.rows()).endswith("; the run was interrupted")
 
 
-def test_a_case_that_nothing_judged_is_no_pass() -> None:
+def test_an_unjudged_case_is_not_a_pass() -> None:
     cases = [benchmark(name) for name in "abc"]
     a, b, c = (case.fullname for case in cases)
     unjudged = verdict("not judged", 100, -0.2, threshold=None)
@@ -80,7 +80,7 @@ def test_a_case_that_nothing_judged_is_no_pass() -> None:
         assert '<span class="kind not-judged">not judged</span>' in page(report)
 
 
-def test_a_comparison_says_how_it_was_made() -> None:
+def test_a_comparison_describes_its_method() -> None:
     case = benchmark("a")
     for in_turns, how in ((False, "at equal machine speed"), (True, "measured in turns")):
         found = verdict("improved", 100, 0.1, in_turns=in_turns, allowed=0.07)
@@ -125,7 +125,7 @@ def test_the_page_loads_nothing_and_is_small(report: Report) -> None:
     assert "default-src 'none'" in text
 
 
-def test_the_pages_table_and_data_hold_the_records(report: Report) -> None:
+def test_the_pages_table_and_data_have_the_records(report: Report) -> None:
     pytest.importorskip("jinja2", reason="pip install jinja2")
     text = page(report)
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text)
@@ -146,7 +146,7 @@ def test_the_pages_table_and_data_hold_the_records(report: Report) -> None:
     assert '<option value="None">' not in text  # of cases that measured nothing
 
 
-def test_cases_of_one_name_and_function_are_told_apart_on_the_page() -> None:
+def test_cases_with_one_name_and_function_are_distinguished_on_the_page() -> None:
     pytest.importorskip("jinja2", reason="pip install jinja2")
     cases = [
         changed(benchmark(name, "a.py::test_op"), {"record.name": "test_op"}) for name in ("+", "-")
@@ -169,7 +169,7 @@ def test_every_process_of_a_case_is_shown() -> None:
     assert last["throughput"] == pytest.approx(101, rel=0.02)
 
 
-def test_a_report_is_written_and_written_again(report: Report, tmp_path: Path) -> None:
+def test_a_report_is_written_and_overwritten(report: Report, tmp_path: Path) -> None:
     pytest.importorskip("jinja2", reason="pip install jinja2")
     assert set(write(report, tmp_path)) == FILES == set(visible(tmp_path))
     write(Report(document([benchmark("a")])), tmp_path)
@@ -190,7 +190,7 @@ def test_a_report_of_stored_results(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main([str(now), f"--out={out}", f"--baseline={before}"]) == 1
     rows = list(csv.DictReader((out / "results.csv").open(encoding="utf-8")))
     kinds = {row["name"]: row["verdict"] for row in rows}
-    # One process on each side cannot be called a regression by every gate.
+    # With one process on each side not every gate can find a regression.
     assert kinds["a"] in ("regressed", "inconclusive")
     assert (kinds["b"], kinds["c"]) == ("new", "missing")
     assert float(rows[0]["change (1)"]) == pytest.approx(-1 / 3, abs=0.03)
