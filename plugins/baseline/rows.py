@@ -24,7 +24,13 @@ from ipubench.plugins.baseline.run_facts import (
 )
 from ipubench.plugins.record.record import THROUGHPUT
 from ipubench.plugins.record.structs import Benchmark, Profile
-from ipubench.plugins.record.text import EXIT_USAGE, cut_middle, name_of_test, percent, told_apart
+from ipubench.plugins.record.text import (
+    EXIT_USAGE,
+    cut_middle,
+    distinct_names,
+    name_of_test,
+    percent,
+)
 from ipubench.plugins.record.verdict import (
     COMPARED,
     EXIT_NOTHING_COMPARED,
@@ -242,7 +248,7 @@ def named(rows: Sequence[CaseRow]) -> List[CaseRow]:
 
     A case that measured nothing is called by its test: its identifier may be a number.
     """
-    names = told_apart(
+    names = distinct_names(
         {row.id: name_of_test(row.id) if row.throughput is None else row.name for row in rows}
     )
     return [dataclasses.replace(row, name=names[row.id]) for row in rows]

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import IO, Any, Iterator, Tuple
 
-from ipubench.plugins.record.host_process import git_says
+from ipubench.plugins.record.host_process import git_output
 
 #: Below the user's home folder on the host.
 PLACE = ".cache/ipubench/fleet"
@@ -61,8 +61,8 @@ def _write(archive: IO[bytes], root: Path) -> str:
 
 
 def _names(root: Path) -> Iterator[str]:
-    tracked = git_says(root, "ls-files", "-z", "--cached", "--recurse-submodules")
-    others = git_says(root, "ls-files", "-z", "--others", "--exclude-standard")
+    tracked = git_output(root, "ls-files", "-z", "--cached", "--recurse-submodules")
+    others = git_output(root, "ls-files", "-z", "--others", "--exclude-standard")
     if tracked is not None and others is not None and tracked + others:
         yield from set(os.fsdecode(tracked + others).split("\0")) - {""}
         return

@@ -27,8 +27,8 @@ from ipubench.plugins.measure.meter import Meter
 from ipubench.plugins.record.pytest_benchmark_adapter import (
     Recorded,
     awaiting,
-    becoming,
     count_as_used,
+    make_recorded,
 )
 from ipubench.plugins.run.journal import start_late
 from ipubench.plugins.selection.functions import asks_for, claim, make_case
@@ -80,7 +80,7 @@ def measured(benchmark: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
     has_settings = bool(settings or benchmark_arguments(item.config))
     work, state = Measuring(meter, has_settings), state_of(item)
     state.meter = meter
-    recorded = becoming(benchmark, work.measure, work.by_pytest_benchmark)
+    recorded = make_recorded(benchmark, work.measure, work.by_pytest_benchmark)
     if isinstance(meter, CallMeter):
         recorded.most_calls = meter.most_calls
     try:
@@ -101,7 +101,7 @@ class Measuring:
         """Measure a function; return what its last call returned."""
         if self.has_settings and not isinstance(self.meter, CallMeter):
             in_loop = awaiting(benchmark, function)
-            run = partial(benchmark.by_itself, in_loop or function)
+            run = partial(benchmark.by_pytest_benchmark, in_loop or function)
             call = partial(self.by_pytest_benchmark, benchmark, run)
             return call() if in_loop is None else in_loop.run_in_thread(call)
         return self._by_meter(CallStep(function))

@@ -20,7 +20,13 @@ from ipubench.plugins.baseline.rows import (
 from ipubench.plugins.baseline.run_facts import BAD, MEASURED
 from ipubench.plugins.record.record import compile_text
 from ipubench.plugins.record.structs import Benchmark, Facts, Json
-from ipubench.plugins.record.text import minute_of, rate_text, share_text, time_text, told_apart
+from ipubench.plugins.record.text import (
+    distinct_names,
+    minute_of,
+    rate_text,
+    share_text,
+    time_text,
+)
 from ipubench.plugins.record.verdict import how_compared
 from ipubench.plugins.report import published
 from ipubench.plugins.report.markdown import change_of
@@ -127,7 +133,7 @@ def _charted(rows: Sequence[CaseRow]) -> List[Facts]:
     """
     panels = [row.function + (f", {row.mode}" if row.mode else "") for row in rows]
     owners = [f"{row.file}::{panel}" for row, panel in zip(rows, panels)]
-    called = told_apart(dict(zip(owners, panels)))
+    called = distinct_names(dict(zip(owners, panels)))
     return [
         {**to_builtins({key: getattr(row, key) for key in CHART_KEYS}), "panel": called[owner]}
         for row, owner in zip(rows, owners)

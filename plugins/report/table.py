@@ -13,12 +13,12 @@ from ipubench.plugins.record.text import (
     aligned,
     apart_from,
     cut_middle,
+    distinct_names,
     name_of_test,
     percent,
     rate_text,
     share_text,
     time_text,
-    told_apart,
     without_identifier,
 )
 from ipubench.plugins.record.verdict import Verdict
@@ -73,11 +73,11 @@ def table_rows(benchmarks: Sequence[Benchmark], verdicts: Mapping[str, Verdict])
         return place(verdicts.get(benchmark.fullname))
 
     ordered = sorted(groups.items(), key=lambda group: min(map(worst, group[1])))
-    headings = told_apart({function: name_of_test(function) for function, _ in groups})
+    headings = distinct_names({function: name_of_test(function) for function, _ in groups})
     rows = []
     for (function, unit), members in ordered:
         heading = f"{headings[function]} ({unit})"
-        names = told_apart({one.fullname: one.record.name for one in members})
+        names = distinct_names({one.fullname: one.record.name for one in members})
         if [*names.values()] == [headings[function]]:  # its only row would repeat it
             (only,) = members
             rows.append(_row(heading, only, verdicts.get(only.fullname)))

@@ -28,7 +28,7 @@ from ipubench.plugins.record.record import (
     was_disturbed,
 )
 from ipubench.plugins.record.structs import Record
-from ipubench.plugins.record.text import percent, short_number, told_apart
+from ipubench.plugins.record.text import distinct_names, percent, short_number
 from ipubench.plugins.record.verdict import COMPARED, MISSING, PASS, REGRESSED, Verdict
 from ipubench.plugins.report import published
 from ipubench.plugins.report.profiles import one_line
@@ -91,7 +91,7 @@ def summary(run: Recording, width: int) -> List[Row]:
 def _names(run: Recording) -> Dict[str, str]:
     """Return what each measured case is called where its function is not said."""
     measured = run.results.benchmarks.items()
-    return told_apart({nodeid: benchmark.record.name for nodeid, benchmark in measured})
+    return distinct_names({nodeid: benchmark.record.name for nodeid, benchmark in measured})
 
 
 def _notes(run: Recording) -> List[str]:

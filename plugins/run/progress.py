@@ -21,10 +21,10 @@ from ipubench.plugins.gate.shown_throughput import shown_throughput
 from ipubench.plugins.record.record import is_timed, of_test
 from ipubench.plugins.record.text import (
     cut_middle,
+    distinct_names,
     name_of_test,
     rate_text,
     share_text,
-    told_apart,
 )
 from ipubench.plugins.run.results import SessionResults
 from ipubench.plugins.run.time_spent import TimeSpent
@@ -61,7 +61,9 @@ class Progress:
         If all tests are cases, pytest's file names are hidden too.
         """
         cases = [(item, case_of(item)) for item in items]
-        self.expect(told_apart({item.nodeid: _shown(item, case) for item, case in cases if case}))
+        self.expect(
+            distinct_names({item.nodeid: _shown(item, case) for item, case in cases if case})
+        )
         if self.names and self.terminal is not None:
             self.terminal._show_progress_info = False
             if len(self.names) == len(cases):

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from ipubench.plugins.record.record import named
-from ipubench.plugins.record.text import cut_middle, parts_of, table, told_apart, without_identifier
+from ipubench.plugins.record.text import (
+    cut_middle,
+    distinct_names,
+    parts_of,
+    table,
+    without_identifier,
+)
 
 
 def test_a_table_fits_and_cuts_names_in_the_middle() -> None:
@@ -21,7 +27,7 @@ def test_a_table_never_cuts_two_names_to_the_same_text() -> None:
 def test_each_case_has_the_shortest_unique_part_of_its_node_id() -> None:
     names = {"a.py::test_op[+]": "op", "a.py::test_op[-]": "op", "a.py::f[c]": "c"}
     names.update({"a.py::test_sort": "test_sort", "a.py::B::test_sort": "test_sort"})
-    assert told_apart(names) == {
+    assert distinct_names(names) == {
         "a.py::test_op[+]": "test_op[+]",
         "a.py::test_op[-]": "test_op[-]",
         "a.py::f[c]": "c",
