@@ -51,7 +51,7 @@ def _other_side(run: Run, given: str) -> Against:
     config, option, root = run.config, options_of(run.config), run.config.rootpath
     if given.startswith(PREFIX):
         setup, python = option.against_setup, option.against_python
-        environment = find_revision(given, root, setup, python)
+        environment = find_revision(given, root, setup, python, config.add_cleanup)
         unknown = unknown_arguments(config, environment.options)
         if unknown:
             raise pytest.UsageError(

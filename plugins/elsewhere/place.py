@@ -25,7 +25,7 @@ from ipubench.fixtures.instances.protocol import ALTERNATING
 from ipubench.fixtures.machine.files import IMPORT_ROOT, user_path
 from ipubench.plugins.command_line.arguments import LONG, MEASURING_OPTIONS
 from ipubench.plugins.elsewhere import guarded_pytest, revision
-from ipubench.plugins.elsewhere.revision import Revision
+from ipubench.plugins.elsewhere.revision import AtEnd, Revision
 from ipubench.plugins.record.host_process import GIT_VARIABLES, version_changes
 
 CHECK_SECONDS = 300.0
@@ -154,15 +154,19 @@ def python_of(given: str) -> str:
 
 
 def find_revision(
-    given: str, root: Path, setup: Optional[str] = None, python: Optional[str] = None
+    given: str,
+    root: Path,
+    setup: Optional[str] = None,
+    python: Optional[str] = None,
+    at_end: Optional[AtEnd] = None,
 ) -> Place:
     """Check out the revision that ``--against=git:REV`` names, and examine it.
 
-    ``setup`` is a command that makes an environment there. ``python`` is its interpreter, a path in
-    the project's folder there or elsewhere. Without both, our interpreter runs it. Raises
-    UsageError if it cannot be used.
+    ``setup`` makes an environment there, ``python`` is its interpreter, a path in the project's
+    folder there or elsewhere; without both our interpreter runs it. ``at_end`` registers what
+    removes the worktree. UsageError if it is of no use.
     """
-    there = revision.check_out(given, root, setup)
+    there = revision.check_out(given, root, setup, at_end)
     interpreter = sys.executable
     if setup is not None or python is not None:
         path = there.root / user_path(python or revision.MADE_PYTHON)

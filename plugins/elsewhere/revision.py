@@ -1,7 +1,8 @@
 """Checks out another revision of the project, for ``--against=git:REV``.
 
-Each commit has a worktree in the cache directory. Later runs use it again; worktrees that have not
-been used for a while are removed. The user's checkout is only read.
+Each commit has a worktree in the cache directory. The last run that uses it removes it at its end;
+one with an environment of its own is kept for later runs, until it was not used for a while. The
+user's own checkout is only read.
 """
 
 from __future__ import annotations
@@ -13,15 +14,16 @@ import shutil
 import subprocess
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Optional, Sequence
+from typing import Callable, Optional, Sequence
 
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.cache import code_folder
 from ipubench.fixtures.machine.files import IMPORT_ROOT
-from ipubench.fixtures.machine.locks import LockTimeout, locked
+from ipubench.fixtures.machine.locks import LockTimeout, free, locked, take
 from ipubench.plugins.record.host_process import outside_git
 
 PREFIX = "git:"
@@ -48,15 +50,23 @@ class Revision:
     here: Optional[Path] = None
 
 
-def check_out(given: str, root: Path, setup: Optional[str] = None) -> Revision:
+#: Registers what is to be called at the end of the run.
+AtEnd = Callable[[Callable[[], None]], object]
+
+
+def check_out(
+    given: str, root: Path, setup: Optional[str] = None, at_end: Optional[AtEnd] = None
+) -> Revision:
     """Check out the revision that ``--against=GIVEN`` names, and set it up.
 
-    ``root`` is the project's folder here. Raises UsageError if that fails.
+    ``root`` is the project's folder here. Without a setup the worktree is removed at the end.
+    Raises UsageError if that cannot be done.
     """
     asked = f"--against={given}"
     where = Path(toplevel(asked, root))
     commit = find_commit(asked, given[len(PREFIX) :], root)
-    project = _worktree(asked, where, commit, root.resolve().relative_to(where.resolve()), setup)
+    part = root.resolve().relative_to(where.resolve())
+    project = _worktree(asked, where, commit, part, setup, at_end)
     if has_suite(project):
         return Revision(commit, project)
     if root.resolve() == IMPORT_ROOT:
@@ -127,8 +137,15 @@ def _resolve(asked: str, name: str, root: Path) -> str:
     )
 
 
-def _worktree(asked: str, repository: Path, commit: str, part: Path, setup: Optional[str]) -> Path:
-    """Return the project's folder in a worktree of a commit; make and set it up if necessary.
+def _worktree(
+    asked: str,
+    repository: Path,
+    commit: str,
+    part: Path,
+    setup: Optional[str],
+    at_end: Optional[AtEnd],
+) -> Path:
+    """Return the project's folder in a worktree of a commit, made and set up where there is none.
 
     ``part``: the path of the project in the repository.
     """
@@ -137,10 +154,13 @@ def _worktree(asked: str, repository: Path, commit: str, part: Path, setup: Opti
     try:
         folder = code_folder("worktrees")
         tree = folder / f"{commit}{made_by}"
-        for old in filter(Path.is_dir, folder.iterdir()):
+        for old in filter(Path.is_dir, set(folder.iterdir()) - {tree}):
             lock = Path(f"{old}.lock")
             with contextlib.suppress(LockTimeout, FileNotFoundError), locked(lock, 0):
-                # There is no stamp if the run that made it was killed.
+                if "-" not in old.name:  # its last run was killed, if nobody uses it
+                    _remove_unused(old)
+                    continue
+                # A run that was killed while it made one has left no stamp.
                 stamp = _stamp(old)
                 last = (stamp if stamp.exists() else old).stat().st_mtime
                 if last < time.time() - KEPT_DAYS * 24 * 3600:
@@ -163,6 +183,9 @@ def _worktree(asked: str, repository: Path, commit: str, part: Path, setup: Opti
                     remove(tree)
                     raise
             _stamp(tree).touch()
+            users = take(_users(tree), shared=True) if at_end and not made else None
+            if at_end is not None and users is not None:
+                at_end(partial(_leave, tree, users))
     except CaseError as error:
         raise pytest.UsageError(f"{asked}: {error}") from None
     except OSError as error:
@@ -197,6 +220,27 @@ def update_submodules(asked: str, tree: Path) -> None:
             "make the submodule reachable from here, or have git leave it out: "
             "git config submodule.NAME.update none"
         ) from None
+
+
+def _leave(tree: Path, users: int) -> None:
+    """Remove a worktree if this was the last run that used it."""
+    with contextlib.suppress(OSError), locked(Path(f"{tree}.lock")):
+        free(users)
+        _remove_unused(tree)
+
+
+def _remove_unused(tree: Path) -> None:
+    """Remove a worktree, whose lock is held, if no run uses it."""
+    users = take(_users(tree))
+    if users is not None:
+        remove(tree)
+        _users(tree).unlink()
+        free(users)
+
+
+def _users(tree: Path) -> Path:
+    """Return the file that each run locks, together with others, while it uses a worktree."""
+    return tree.with_name(f"{tree.name}.users")
 
 
 def remove(tree: Path) -> None:

@@ -94,7 +94,7 @@ def test_each_project_of_a_repository_is_set_up_in_its_own_folder(own: Path) -> 
 def test_an_old_unused_worktree_is_removed(own: Path) -> None:
     tree = check_out("git:HEAD~1", own).root
     os.utime(str(tree.with_name(f"{tree.name}.used")), (0, 0))
-    half, begun = (tree.with_name(name) for name in ("half", "begun"))
+    half, begun = (tree.with_name(name) for name in ("half-1", "begun-1"))
     half.mkdir()
     begun.mkdir()
     os.utime(str(half), (0, 0))  # its run was killed
@@ -104,6 +104,20 @@ def test_an_old_unused_worktree_is_removed(own: Path) -> None:
     check_out("git:HEAD", own)
     assert not tree.exists() and not half.exists() and begun.is_dir()
     assert len(git(own, "worktree", "list").splitlines()) == 2
+
+
+def test_the_last_run_that_uses_a_worktree_removes_it(own: Path) -> None:
+    ends: List[Callable[[], None]] = []
+    tree = check_out("git:HEAD~1", own, at_end=ends.append).root
+    assert check_out("git:HEAD~1", own, at_end=ends.append).root == tree
+    kept = check_out("git:HEAD~1", own, "touch made", at_end=ends.append).root
+    assert len(ends) == 2 and len(git(own, "worktree", "list").splitlines()) == 3
+    ends[0]()
+    check_out("git:HEAD", own)  # which looks for what killed runs have left
+    assert (tree / "test_own.py").is_file()
+    ends[1]()
+    assert not tree.exists() and kept.is_dir()
+    assert str(tree) not in [line.split()[0] for line in git(own, "worktree", "list").splitlines()]
 
 
 def test_an_unavailable_submodule_is_named_and_may_be_left_out(own: Path) -> None:
