@@ -22,6 +22,7 @@ from ipubench.plugins.baseline.run_facts import (
     in_time,
     worst_run,
 )
+from ipubench.plugins.record.record import THROUGHPUT
 from ipubench.plugins.record.structs import Benchmark, Profile
 from ipubench.plugins.record.text import (
     EXIT_USAGE,
@@ -37,6 +38,7 @@ from ipubench.plugins.record.verdict import (
     INCONCLUSIVE,
     MISSING,
     PASS,
+    REGRESSED,
     UNJUDGED,
     JudgedMetric,
     Verdict,
@@ -132,13 +134,14 @@ class Report:
     def judge(self, verdicts: Mapping[str, Verdict]) -> None:
         """Set the verdicts of a later comparison.
 
-        If the selection is known, a case without a result is missing only if it ran. Otherwise it
-        failed, was not run, or was not selected; the latter are counted.
+        If the selection is known, a case without a result is missing only if it passed. Otherwise
+        it failed, was skipped, was not run, or was not selected; the last ones are counted.
         """
         selected = {case for run in self.runs for case in run.selected}
         known = bool(self.runs) and all(run.selected for run in self.runs)
         outcomes = [outcome for run in self.runs for outcome in run.outcomes.items()]
-        ran = {case for case, _ in outcomes} - {case for case, how in outcomes if how == "failed"}
+        passed = {case for case, how in outcomes if how == "passed"}
+        ran = passed - {case for case, how in outcomes if how == "failed"}
         for name, verdict in verdicts.items():
             if not known or verdict.kind != MISSING:
                 self.verdicts[name] = verdict
@@ -299,10 +302,13 @@ def headline(report: Report, rows: Sequence[CaseRow]) -> str:
 def conclusion(report: Report, rows: Sequence[CaseRow]) -> str:
     """Return the conclusion in a few words: what is wrong, or that nothing is."""
     found = counts(rows)
-    wrong = [f"{found[kind]} {kind}" for kind in BAD if kind in found]
+    wrong = [f"{found[kind]} {kind}" for kind in BAD if kind in found and kind != REGRESSED]
     cases = counted(len(rows), "case")
     clear, open_ = found.get(PASS, 0) + found.get(IMPROVED, 0), found.get(INCONCLUSIVE, 0)
-    if wrong:
+    regressed = [row for row in rows if row.kind == REGRESSED]
+    if regressed:
+        text = ", ".join([_slower(regressed, cases), *wrong])
+    elif wrong:
         text = f"{', '.join(wrong)} of {cases}"
     elif clear or open_:
         text = f"No regression in {counted(clear, 'case')}" if clear else f"{cases} measured"
@@ -311,6 +317,17 @@ def conclusion(report: Report, rows: Sequence[CaseRow]) -> str:
     else:
         text = f"{cases} measured" + (", none judged" if report.baseline else "")
     return text + _of_the_runs(report)
+
+
+def _slower(bad: Sequence[CaseRow], cases: str) -> str:
+    """Return which case is slower by how much, or how many of the ``cases`` are."""
+    by_speed = all(row.metric == THROUGHPUT for row in bad)
+    if len(bad) > 1:
+        return f"{len(bad)} of {cases} {'are slower' if by_speed else 'regressed'}"
+    (row,) = bad
+    if not by_speed or row.change is None:
+        return f"{row.name} regressed"
+    return f"{row.name} is {percent(-row.change, 0 if row.change <= -0.1 else 1)} slower"
 
 
 def _of_the_runs(report: Report) -> str:

@@ -17,7 +17,7 @@ import pytest
 
 from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.command_line import options_of
-from ipubench.plugins.command_line.words import only_lists, unknown_arguments
+from ipubench.plugins.command_line.arguments import only_lists, unknown_arguments
 from ipubench.plugins.compare.fresh_processes import (
     UNKNOWN_TIME,
     seconds_of_fresh,
@@ -36,8 +36,7 @@ from ipubench.plugins.elsewhere.revision import PREFIX, is_this_checkout
 from ipubench.plugins.gate import paired
 from ipubench.plugins.gate.paired import Sides
 from ipubench.plugins.gate.rule import TIME_OVER
-from ipubench.plugins.measure.by_pytest_benchmark import AS_THE_TEST_SAYS
-from ipubench.plugins.record.record import ITSELF, THROUGHPUT
+from ipubench.plugins.record.record import THROUGHPUT
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.text import percent, rate_text
 from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED, INCOMPARABLE, Verdict
@@ -52,7 +51,7 @@ def _other_side(run: Run, given: str) -> Against:
     config, option, root = run.config, options_of(run.config), run.config.rootpath
     if given.startswith(PREFIX):
         setup, python = option.against_setup, option.against_python
-        environment = find_revision(given, root, setup, python)
+        environment = find_revision(given, root, setup, python, config.add_cleanup)
         unknown = unknown_arguments(config, environment.options)
         if unknown:
             raise pytest.UsageError(
@@ -98,8 +97,6 @@ class Comparison:
         self.measured: List[Sides] = []
         self.device = run.selection.device
         self.unfit = why_not_alternating(item, self.device, against.environment)
-        if benchmark.record.effective.get("measured_by") == ITSELF:
-            self.unfit = AS_THE_TEST_SAYS
         self._time = run.gate_time
         # An estimate until the first pair: both sides take as long as the run's own process.
         self._expected = 2 * seconds_of_fresh(run)
@@ -252,8 +249,9 @@ def comparison_lines(run: Run, items: List[pytest.Item]) -> List[str]:
     given = options_of(run.config).against
     there = given if environment.revision is not None else environment.python
     cases = [item for item in items if case_of(item) is not None]
-    time = [most_time(run.config, cases)] if cases else []
-    return [f"against {there}: {against.words()}", *time]
+    timed = cases and not (run.counting is not None and run.counting.alone)
+    time = [most_time(run.config, cases)] if timed else []
+    return [f"against {there}: {against.description()}", *time]
 
 
 def most_time(config: pytest.Config, cases: Sequence[pytest.Item]) -> str:
@@ -280,4 +278,4 @@ def add_closing_lines(run: Run) -> None:
         run.closing.append(
             f"{cases} measured in alternating processes, not in alternating rounds: {why}"
         )
-    run.closing.append(f"versions there and here: {against.words()}")
+    run.closing.append(f"versions there and here: {against.description()}")

@@ -23,7 +23,8 @@ from ipubench.plugins.baseline.entries import (
     why_disturbed,
 )
 from ipubench.plugins.baseline.format import BaselineError, Document
-from ipubench.plugins.command_line.words import is_worker, measures, only_tests
+from ipubench.plugins.baseline.renamed import renamed
+from ipubench.plugins.command_line.arguments import is_worker, measures, only_tests
 from ipubench.plugins.compare.fresh_processes import most_time, too_few
 from ipubench.plugins.compare.policy import compared_extra_info, thresholds_of
 from ipubench.plugins.gate.rule import (
@@ -74,7 +75,8 @@ def read_baseline(run: Run) -> None:
                 store.check_writable(target)
         if option.baseline is not None:
             path = store.baseline_path(option.baseline, config.rootpath)
-            run.baseline = Comparison(path, store.load_all(path))
+            names = run.policy.renamed if run.policy is not None else {}
+            run.baseline = Comparison(path, renamed(store.load_all(path), names))
             run.depends["the baseline"] = digest(path)
     except BaselineError as error:
         raise pytest.UsageError(str(error)) from error
@@ -173,9 +175,9 @@ def _rule(run: Run, item: pytest.Item) -> Rule:
 
 
 def missing_cases(run: Run) -> List[str]:
-    """Return the stored cases that no longer exist, or that ran here but measured nothing.
+    """Return the stored cases that no longer exist, or that passed here and measured nothing.
 
-    A failed case is not missing: its failure explains why it has no result.
+    One that failed or was skipped exists, and its test gives the reason why it has no result.
     """
     if run.baseline is None or run.journal is None:
         return []
@@ -184,7 +186,7 @@ def missing_cases(run: Run) -> List[str]:
         name
         for name, test in sorted(run.baseline.tests.items())
         if test in run.order
-        and results.outcomes.get(test, "failed") != "failed"
+        and results.outcomes.get(test) == "passed"
         and name not in results.benchmarks
     ]
     return run.baseline.missing(run.selection, run.config.rootpath) + unmeasured

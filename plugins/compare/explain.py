@@ -11,12 +11,14 @@ import shutil
 from typing import Tuple
 
 import pytest
+from msgspec.structs import replace
 
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import user_path
-from ipubench.plugins.command_line.words import folder_above, only_lists
+from ipubench.plugins.command_line.arguments import folder_above, only_lists
+from ipubench.plugins.compare import counting
 from ipubench.plugins.compare.operations import Operations, grown, operations_in
 from ipubench.plugins.compare.policy import has_gate
 from ipubench.plugins.elsewhere.place import HERE, Place
@@ -62,10 +64,15 @@ def explain_regression(run: Run, item: pytest.Item) -> None:
     if state.release is not None:
         state.release()
         state.release = None  # it holds the step
-    profiler = Profiler(item, case, run)
     both = option.profile_on_regression and kind == REGRESSED
+    functions = counting.functions_that_grew(run, item.nodeid) if both else []
+    if both and counting.is_counted_alone(run, item.nodeid):
+        notes = [] if functions else ["the functions that grew are not known"]
+        run.add(ProfileLine(item.nodeid, Profile(functions=functions, notes=notes)))
+        return
+    profiler = Profiler(item, case, run)
     with run.bounds.lifted():
-        profile = profiler.explain(both)
+        profile = replace(profiler.explain(both), functions=functions)
     run.add(ProfileLine(item.nodeid, profile))
 
 

@@ -10,9 +10,9 @@ import pytest
 from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.command_line import change_options, options_of
 from ipubench.fixtures.machine.processor import allowed_cpus
-from ipubench.plugins.command_line.words import worker_count, workers_in_turns
+from ipubench.plugins.command_line.arguments import worker_count, workers_in_turns
 from ipubench.plugins.compare.policy import has_gate
-from ipubench.plugins.elsewhere.beside import busy_programs
+from ipubench.plugins.elsewhere.busy_programs import busy_programs
 from ipubench.plugins.elsewhere.remote_case import RemoteCase
 from ipubench.plugins.gate.countable import LEAST_FRESH, too_disturbed
 from ipubench.plugins.gate.cpu_time import LEAST_DISTURBED

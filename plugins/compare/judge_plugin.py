@@ -6,18 +6,25 @@ processes if needed, then compares it with the baseline or another environment.
 
 from __future__ import annotations
 
-from typing import List
+from typing import List, Optional
 
 import pytest
 
 from ipubench.fixtures.command_line import options_of
+from ipubench.plugins.compare import counting
 from ipubench.plugins.compare.against_plugin import judge_against
 from ipubench.plugins.compare.baseline_plugin import judge_with_baseline
 from ipubench.plugins.compare.fresh_processes import FreshProcesses, processes_wanted
 from ipubench.plugins.compare.policy import inconclusive_fails
 from ipubench.plugins.gate.countable import LEAST_FRESH
 from ipubench.plugins.measure.base import Measured, state_of
-from ipubench.plugins.record.verdict import INCONCLUSIVE, REGRESSED, message, undecided_message
+from ipubench.plugins.record.verdict import (
+    INCONCLUSIVE,
+    REGRESSED,
+    Verdict,
+    message,
+    undecided_message,
+)
 from ipubench.plugins.run.bounds import run_once
 from ipubench.plugins.run.lines import VerdictLine
 from ipubench.plugins.state import Run
@@ -48,6 +55,24 @@ def _judge(run: Run, item: pytest.Item, measured: Measured) -> List[str]:
 
     A case fails if it regressed or, with ``--gate-inconclusive=fail``, if it is inconclusive.
     """
+    nodeid = measured.benchmark.fullname
+    counting.keep_counts(run, nodeid)
+    alone = counting.is_counted_alone(run, nodeid)
+    timed = None if alone else _judge_times(run, item, measured)
+    verdict = counting.with_counts(run, item, run.results.with_fresh(nodeid), timed)
+    if verdict is None:
+        return []
+    run.add(VerdictLine(nodeid, verdict))
+    name, given = measured.benchmark.record.name, options_of(run.config).gate_inconclusive
+    if verdict.kind == REGRESSED:
+        return [message(name, verdict, str(run.path))]
+    if verdict.kind == INCONCLUSIVE and inconclusive_fails(run.policy, given):
+        return [undecided_message(name, verdict)]
+    return []
+
+
+def _judge_times(run: Run, item: pytest.Item, measured: Measured) -> Optional[Verdict]:
+    """Measure a case in as many processes as are wanted; return what its times say."""
     config, nodeid = run.config, measured.benchmark.fullname
     wanted = processes_wanted(config) - 1
     most = wanted or max(options_of(config).gate_cap, LEAST_FRESH)
@@ -58,16 +83,8 @@ def _judge(run: Run, item: pytest.Item, measured: Measured) -> List[str]:
         fresh(wanted)
     if run.against is not None:
         measured.release()
-        verdict = judge_against(run, run.against, item, measured.benchmark)
-    elif run.baseline is not None:
+        return judge_against(run, run.against, item, measured.benchmark)
+    if run.baseline is not None:
         now = run.results.benchmarks[nodeid]
-        verdict = judge_with_baseline(run, run.baseline, item, now, fresh.benchmarks, fresh)
-    else:
-        return []
-    run.add(VerdictLine(nodeid, verdict))
-    name, given = measured.benchmark.record.name, options_of(config).gate_inconclusive
-    if verdict.kind == REGRESSED:
-        return [message(name, verdict, str(run.path))]
-    if verdict.kind == INCONCLUSIVE and inconclusive_fails(run.policy, given):
-        return [undecided_message(name, verdict)]
-    return []
+        return judge_with_baseline(run, run.baseline, item, now, fresh.benchmarks, fresh)
+    return None

@@ -6,6 +6,7 @@ See plugins/gate/policy_file.py for the file's format and for which of the three
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Dict, Optional, Sequence, Tuple
 
@@ -15,12 +16,14 @@ from ipubench.fixtures.case.errors import shortened
 from ipubench.fixtures.case.options import nearest
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.files import user_path
+from ipubench.plugins.count.judge import DEFAULT_THRESHOLD
+from ipubench.plugins.count.state import TIME_INSTEAD, counts
 from ipubench.plugins.gate.policy_file import FAILS, FILE_NAME, Policy, PolicyError
-from ipubench.plugins.record.record import METRICS
-from ipubench.plugins.record.text import fraction
+from ipubench.plugins.record.record import INSTRUCTIONS, METRICS, THROUGHPUT
+from ipubench.plugins.record.text import GateLimits, fraction
 from ipubench.plugins.run.resume import digest
 from ipubench.plugins.selection.selected import case_of
-from ipubench.plugins.state import Run
+from ipubench.plugins.state import Run, run_of
 
 
 def marker_thresholds(item: pytest.Item) -> Dict[str, float]:
@@ -61,7 +64,24 @@ def inconclusive_fails(policy: Optional[Policy], given: Optional[str]) -> bool:
 
 
 def thresholds_of(policy: Optional[Policy], item: pytest.Item) -> Dict[str, float]:
-    """Return a case's threshold for each metric, from the policy, its marker and ``--gate``."""
+    """Return metric -> what a case may lose, by the policy, its marker and ``--gate``.
+
+    Of what is timed: a case that is counted alone has none.
+    """
+    found = _limits(policy, item)
+    found.pop(INSTRUCTIONS, None)
+    counting = run_of(item.config).counting
+    if counting is None or not counting.alone:
+        return found
+    return {} if counting.replaces_times(item.nodeid) else {THROUGHPUT: TIME_INSTEAD}
+
+
+def count_threshold_of(policy: Optional[Policy], item: pytest.Item) -> Optional[float]:
+    """Return what the instructions of a case may grow by; None where they are not judged."""
+    return _limits(policy, item).get(INSTRUCTIONS)
+
+
+def _limits(policy: Optional[Policy], item: pytest.Item) -> Dict[str, float]:
     return policy.limits(item.nodeid, marker_thresholds(item)) if policy else {}
 
 
@@ -79,9 +99,11 @@ def read_policy(run: Run) -> None:
         path = policy_path(option.gate_policy, config)
         if path is not None:
             run.depends["the policy"] = digest(path)
-            run.policy = Policy.load(path, option.gate)
+            run.policy = Policy.load(path, GateLimits.of(option.gate))
         elif option.gate is not None:
-            run.policy = Policy(gate=option.gate)
+            run.policy = Policy(gate=GateLimits.of(option.gate))
+        if run.policy is not None and counts(config):
+            run.policy = replace(run.policy, instructions=DEFAULT_THRESHOLD)
     except PolicyError as error:
         raise pytest.UsageError(str(error)) from None
 

@@ -6,6 +6,7 @@
       "*resnet50*": {throughput: 3%, latency_p99: 10%}
       "*hmc*": ignore
     compare_extra_info: [batch_size]
+    renamed: {"test_a.py::test_old": "test_a.py::test_new"}
 
 Thresholds are fractions in Python (3% is 0.03). The more specific setting wins, metric by metric:
 the file's ``default``, then ``--gate`` (which replaces its throughput for one run), then a case's
@@ -23,13 +24,14 @@ from typing import Dict, Iterable, List, Mapping, Optional, Tuple
 from ipubench.fixtures.case import yaml_reader
 from ipubench.fixtures.case.errors import shortened
 from ipubench.fixtures.case.yaml_reader import Fields, Value, YamlError
-from ipubench.plugins.record.record import METRICS, THROUGHPUT
-from ipubench.plugins.record.text import fraction, matches
+from ipubench.plugins.record.record import INSTRUCTIONS, METRICS, THROUGHPUT
+from ipubench.plugins.record.text import NO_LIMITS, GateLimits, fraction, matches
 
 FILE_NAME = "gate.yml"
 IGNORE = "ignore"
 EXTRA_INFO = "compare_extra_info"
-KEYS = ("default", "cases", "inconclusive", EXTRA_INFO)
+RENAMED = "renamed"
+KEYS = ("default", "cases", "inconclusive", EXTRA_INFO, RENAMED)
 #: The outcomes of an inconclusive case.
 PASSES, FAILS = "pass", "fail"
 EMPTY = "write default: {throughput: 5%}"
@@ -55,12 +57,16 @@ class Policy:
     name: str = FILE_NAME
     default: Rule = field(default_factory=Rule)
     cases: Tuple[Tuple[str, Rule], ...] = ()
-    gate: Optional[float] = None
+    gate: GateLimits = NO_LIMITS
+    #: What instructions may grow by if nothing else is said; None: they are not counted.
+    instructions: Optional[float] = None
     inconclusive: str = PASSES
     extra_info: Tuple[str, ...] = ()
+    #: Old node id -> new one, of cases, functions, classes or files.
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def load(cls, path: Path, gate: Optional[float] = None) -> Policy:
+    def load(cls, path: Path, gate: GateLimits = NO_LIMITS) -> Policy:
         """Read a policy file. Raises PolicyError."""
         name = f"the policy {path}"
         try:
@@ -74,8 +80,10 @@ class Policy:
 
         ``markers`` as :func:`marker_thresholds` returns them.
         """
-        given = {} if self.gate is None else {THROUGHPUT: self.gate}
-        rules = [self.default, Rule(dict(given)), Rule(dict(markers))]
+        limits = {THROUGHPUT: self.gate.throughput, INSTRUCTIONS: self.gate.instructions}
+        given = {metric: value for metric, value in limits.items() if value is not None}
+        usual = {} if self.instructions is None else {INSTRUCTIONS: self.instructions}
+        rules = [Rule(dict(usual)), self.default, Rule(dict(given)), Rule(dict(markers))]
         rules += [rule for pattern, rule in self.cases if matches(pattern, nodeid)]
         thresholds: Dict[str, Optional[float]] = {}
         for rule in rules:
@@ -115,7 +123,14 @@ class _Reader:
             cases=tuple((name, self._rule(rule, name)) for name, rule in patterns.items()),
             inconclusive=self._inconclusive(found.get("inconclusive")),
             extra_info=self._names(found.get(EXTRA_INFO)),
+            renamed=self._renamed(found.get(RENAMED)),
         )
+
+    def _renamed(self, value: Optional[Value]) -> Dict[str, str]:
+        if value is None:
+            return {}
+        names = self._fields.mapping(value, RENAMED, "old: new")
+        return {old: self._fields.text(new, "a new name") for old, new in names.items()}
 
     def _inconclusive(self, value: Optional[Value]) -> str:
         if value is None:

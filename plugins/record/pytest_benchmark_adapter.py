@@ -6,13 +6,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import inspect
 import json
 import math
 import reprlib
 import sys
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import msgspec
 import pytest
@@ -20,7 +23,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.machine.frames import left_out
-from ipubench.fixtures.runtimes.call import a_loop_runs, is_coroutine
+from ipubench.fixtures.runtimes.call import CallStep, a_loop_runs, is_coroutine
 from ipubench.plugins.record.structs import (
     NAMESPACE,
     Around,
@@ -42,6 +45,10 @@ pedantic: Callable[..., Any] = BenchmarkFixture.pedantic
 
 # The most characters of a parameter in a record; some tests have lists of a million numbers.
 LONGEST_PARAMETER = 1000
+
+
+#: The parameters of ``pedantic``, in order.
+PEDANTIC = tuple(inspect.signature(BenchmarkFixture.pedantic).parameters)[1:]
 
 
 class EnoughRounds(Exception):
@@ -109,6 +116,12 @@ class Recorded(BenchmarkFixture):
 
     _measure: Callable[[Any, Callable[[], Any]], Any]
     _itself: Callable[[Any, Callable[[], Any]], Any]
+    #: The most calls that ``pedantic`` makes, each by ``each(function)``; 0: as the test says.
+    most_calls = 0
+    calls = 0  # that it is about to make
+    each: Callable[[Callable[[], Any]], Any]
+    #: What ``pedantic`` with a setup was given: it can be called as often as is wanted.
+    repeatable: Optional[CallStep] = None
 
     def __call__(self, function_to_benchmark: Any, *args: Any, **kwargs: Any) -> Any:
         """Measure a function; return its last result."""
@@ -124,16 +137,30 @@ class Recorded(BenchmarkFixture):
     def pedantic(self, *args: Any, **named: Any) -> Any:
         """Measure with the test's own settings; await a coroutine function in a running loop."""
         take(self)
-        in_loop = awaiting(self, args[0] if args else named.get("target"))
-        if in_loop is not None and args:
-            args = (in_loop, *args[1:])
-        elif in_loop is not None:
-            named["target"] = in_loop
+        target = args[0] if args else named.pop("target", None)
+        in_loop = awaiting(self, target)
+        args = (in_loop or target, *args[1:])
+        if in_loop is None:
+            self.repeatable = _with_setup(self, args, named)
+        if self.most_calls:
+            args, named = self._one_by_one(args, named)
         run = partial(pedantic, self, *args, **named)
         if self._mode:
             return run()
         use = partial(self._use, self._itself, run)
         return use() if in_loop is None else in_loop.run_in_thread(use)
+
+    def _one_by_one(self, args: Any, named: Dict[str, Any]) -> Tuple[Any, Dict[str, Any]]:
+        """Return arguments of ``pedantic`` with which it makes few calls, each by ``each``."""
+        named = {**dict(zip(PEDANTIC, args)), **named}
+        rounds = named.get("rounds", 1)
+        if isinstance(rounds, int):  # else its error
+            named["rounds"] = self.calls = min(rounds, self.most_calls)
+        named.update(warmup_rounds=0, iterations=1)
+        return (partial(self._by_each, named.pop("target")),), named
+
+    def _by_each(self, target: Any, *args: Any, **named: Any) -> Any:
+        return self.each(partial(target, *args, **named))
 
     def _use(self, work: Callable[[Any, Callable[[], Any]], Any], function: Any) -> Any:
         try:
@@ -141,6 +168,16 @@ class Recorded(BenchmarkFixture):
         except BaseException:
             count_as_used(self)
             raise
+
+
+def _with_setup(benchmark: Any, given: Any, named: Any) -> Optional[CallStep]:
+    """Return what ``pedantic`` is to measure, if it has a setup, which makes calls independent."""
+    arguments = inspect.signature(pedantic).bind(benchmark, *given, **named).arguments
+    setup = arguments.get("setup")
+    if setup is None or benchmark.disabled:
+        return None
+    passed = (arguments.get("args", ()), arguments.get("kwargs") or {})
+    return CallStep(arguments["target"], lambda: setup() or passed, arguments.get("teardown"))
 
 
 def make_recorded(
@@ -157,6 +194,23 @@ def make_recorded(
     recorded: Recorded = benchmark
     recorded._measure, recorded._itself = measure, itself
     return recorded
+
+
+@contextlib.contextmanager
+def garbage_as_told(benchmark: Any) -> Iterator[bool]:
+    """Collect no garbage where the test or the command line wants none; gives whether that is so.
+
+    As ``benchmark.disable_gc`` and ``--benchmark-disable-gc`` say.
+    """
+    off = bool(benchmark._disable_gc)
+    was_on = gc.isenabled()
+    if off:
+        gc.disable()
+    try:
+        yield off
+    finally:
+        if off and was_on:
+            gc.enable()
 
 
 def take(benchmark: Any) -> None:

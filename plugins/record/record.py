@@ -26,6 +26,8 @@ COMPILED = ("fresh", "cached", MAY_BE_CACHED)
 REUSED = "reused"
 # Value of ``effective["measured_by"]`` if our meter did not measure.
 ITSELF = "pytest-benchmark"
+# What ended the rounds of a case that made one call, because its instructions decide.
+BY_COUNTS = "instructions are counted"
 # When canaries are timed if not once per round.
 BEFORE_ROUNDS = "before the rounds"
 # Other programs leave too few clean rounds only if they take at least this mean share of the time.
@@ -73,6 +75,11 @@ def of_test(benchmark: Benchmark) -> str:
 def with_record(benchmark: Benchmark, record: Record) -> Benchmark:
     """Return a copy of a benchmark with this record."""
     return replace(benchmark, extra_info=replace(benchmark.extra_info, ipubench=record))
+
+
+def is_timed(record: Record) -> bool:
+    """Whether a record has times; else its instructions were counted, and one call was made."""
+    return record.rounds.stopped_by != BY_COUNTS
 
 
 def compile_text(compile: Optional[str], seconds: Optional[float]) -> str:
@@ -189,6 +196,8 @@ def with_processes(benchmark: Benchmark, fresh: Sequence[Benchmark] = ()) -> Ben
 
 
 THROUGHPUT = "throughput"
+# Counted, not timed: plugins/count has the rule.
+INSTRUCTIONS = "instructions"
 
 
 class Metric(NamedTuple):
@@ -203,7 +212,7 @@ SCALARS = {
     "compile_time": Metric("s", "time to compile"),
     "peak_memory": Metric("bytes", "peak memory of the host process"),
 }
-METRICS = (THROUGHPUT, *SCALARS)
+METRICS = (THROUGHPUT, *SCALARS, INSTRUCTIONS)
 
 
 def value_of(process: Process, metric: str) -> Optional[float]:

@@ -189,6 +189,43 @@ class GrownOperation(Part, frozen=True):
     seconds_now: Amount
 
 
+class GrownFunction(Part, frozen=True):
+    """A function of compiled code whose instructions grew: a call's before and now."""
+
+    name: str
+    before: Amount
+    now: Amount
+
+
+class CountedCase(Part, frozen=True):
+    """What one process counted of a case: instructions a call, or why there is no count.
+
+    ``calls``: how many were counted; ``how`` has to be the same for two counts to be compared.
+    ``multiplexed``: for which share of the time others had the performance unit.
+    """
+
+    per_call: Optional[Positive] = None
+    calls: Optional[Count] = None
+    uncountable: str = ""
+    how: Facts = {}
+    functions: Mapping[str, Amount] = {}
+    multiplexed: Optional[Amount] = None
+
+
+class Instructions(Part, frozen=True):
+    """The instructions of a call, in each process that counted them; ``functions``: of the first.
+
+    ``spread`` is the relative difference between the largest and the least count.
+    """
+
+    processes: Sequence[Positive] = ()
+    per_call: Optional[Positive] = None
+    spread: Amount = 0.0
+    uncountable: str = ""
+    how: Facts = {}
+    functions: Mapping[str, Amount] = {}
+
+
 class Profile(Part, frozen=True):
     """The operations of one call here, largest share first, and there."""
 
@@ -197,6 +234,7 @@ class Profile(Part, frozen=True):
     there: Sequence[Operation] = ()
     grown: Sequence[GrownOperation] = ()
     notes: Sequence[str] = ()
+    functions: Sequence[GrownFunction] = ()
 
 
 class Accepted(Part, frozen=True):
@@ -303,6 +341,7 @@ class Record(Part, frozen=True):
     spec: Optional[Spec] = None
     processes: Sequence[Process] = ()
     operations: Sequence[Operation] = ()
+    instructions: Optional[Instructions] = None
     #: Oldest first.
     accepted: Sequence[Accepted] = ()
     #: In the history: the baseline that the result became part of.

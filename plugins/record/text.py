@@ -10,7 +10,18 @@ import math
 import re
 import shutil
 import time
-from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    List,
+    Mapping,
+    NamedTuple,
+    NoReturn,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 from ipubench.fixtures.case.errors import shortened
 
@@ -220,6 +231,39 @@ def percentage(text: str) -> float:
         return fraction(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+class GateLimits(NamedTuple):
+    """What ``--gate`` allows of throughput and of instructions; None where it says nothing."""
+
+    throughput: Optional[float] = None
+    instructions: Optional[float] = None
+
+    @classmethod
+    def of(cls, given: Optional[Tuple[Optional[float], Optional[float]]]) -> GateLimits:
+        """Return the value of the option, which is a plain tuple: execnet sends it to workers."""
+        return cls(*given) if given is not None else cls()
+
+    def __str__(self) -> str:
+        found = {"": self.throughput, "instructions:": self.instructions}
+        return ",".join(name + percent(value) for name, value in found.items() if value is not None)
+
+
+NO_LIMITS = GateLimits()
+
+
+def gate_limits(text: str) -> Tuple[Optional[float], Optional[float]]:
+    """Return what ``2%``, ``instructions:1%`` or both of these allow, as an argparse type."""
+    found: Dict[str, float] = {}
+    for part in text.split(","):
+        name, colon, value = part.strip().rpartition(":")
+        name = name if colon else "throughput"
+        if name not in GateLimits._fields or name in found:
+            raise argparse.ArgumentTypeError(
+                f"{shortened(text)}: write 2%, instructions:1% or 2%,instructions:1%"
+            )
+        found[name] = percentage(value)
+    return found.get("throughput"), found.get("instructions")
 
 
 def name_of_test(nodeid: str) -> str:

@@ -6,7 +6,7 @@ import math
 from typing import Optional, Sequence
 
 from ipubench.fixtures.case.errors import counted
-from ipubench.plugins.record.record import SCALARS, THROUGHPUT
+from ipubench.plugins.record.record import INSTRUCTIONS, SCALARS, THROUGHPUT
 from ipubench.plugins.record.structs import Part
 
 PASS, REGRESSED, IMPROVED, INCONCLUSIVE = "pass", "regressed", "improved", "inconclusive"
@@ -69,7 +69,7 @@ class Verdict(Part, frozen=True, omit_defaults=False):
 def message(name: str, verdict: Verdict, record: str) -> str:
     """Return the failure message of a regressed case."""
     lines = []
-    if verdict.metric == THROUGHPUT or not verdict.also:
+    if verdict.metric == THROUGHPUT:
         processes = counted(verdict.processes, "process", "processes")
         change, low, high = map(known, (verdict.change, verdict.low, verdict.high))
         how = "by its CPU time" if verdict.by_cpu_time else how_compared(verdict.in_turns)
@@ -82,7 +82,13 @@ def message(name: str, verdict: Verdict, record: str) -> str:
             f"{100 * known(verdict.allowed):.3g}% more time per item{_why_allowed(verdict)}."
         )
     for other in verdict.also:
-        if other.kind == REGRESSED:
+        if other.kind == REGRESSED and other.metric == INSTRUCTIONS:
+            before, now, change = map(known, (other.before, other.now, other.change))
+            lines.append(
+                f"{name} takes more instructions: {before:,.0f} a call before, {now:,.0f} now, "
+                f"{change:+.2%}; the gate allows {100 * known(other.threshold):.3g}% more."
+            )
+        elif other.kind == REGRESSED:
             change, low, high = map(known, (other.change, other.low, other.high))
             lines.append(
                 f"{name}: its {SCALARS[other.metric].words} has grown: {known(other.before):.4g} "

@@ -14,7 +14,7 @@ from ipubench.fixtures.machine.files import check_writable, user_path
 from ipubench.plugins.baseline.format import Document
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.baseline.runs import facts_of
-from ipubench.plugins.command_line.words import is_worker, only_lists
+from ipubench.plugins.command_line.arguments import is_worker, only_lists
 from ipubench.plugins.compare.baseline_plugin import missing_cases
 from ipubench.plugins.gate.shown_throughput import shown_throughput
 from ipubench.plugins.record import pytest_benchmark_adapter

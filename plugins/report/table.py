@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ipubench.plugins.baseline.rows import interval_text, place
+from ipubench.plugins.count.show import instructions_text
 from ipubench.plugins.gate.shown_throughput import shown_compute, shown_throughput
-from ipubench.plugins.record.record import compile_text, ran_by
+from ipubench.plugins.record.record import compile_text, is_timed, ran_by
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.text import (
     aligned,
@@ -26,6 +27,7 @@ HEADINGS = (
     "case",
     "before",
     "throughput",
+    "instr",
     "engine",
     "±",
     "p50",
@@ -36,7 +38,7 @@ HEADINGS = (
     "change",
     "interval",
 )
-NEEDED = ("case", "throughput")
+NEEDED = ("case",)
 VERDICT, CHANGE = HEADINGS.index("verdict"), HEADINGS.index("change")
 # A narrow terminal lacks these columns, in this order: the interval and the verdict if a name would
 # otherwise be cut, the others only if less than this would remain of it.
@@ -90,17 +92,18 @@ def _row(name: str, benchmark: Benchmark, verdict: Optional[Verdict]) -> Row:
     record = benchmark.record
     latency, rate = record.latency, shown_throughput(benchmark, verdict)
     share = shown_compute(benchmark, rate).share
-    kind = "" if verdict is None else verdict.kind
+    kind, timed = "" if verdict is None else verdict.kind, is_timed(record)
     found = verdict or Verdict("")
     before, change = found.before, found.change
     cells = (
         name,
         "-" if before is None else rate_text(before),
-        rate_text(rate.median),
+        rate_text(rate.median) if timed else "-",
+        instructions_text(record.instructions, verdict),
         ran_by(record) or "-",
         share_text(rate.spread) or "-",
-        time_text(latency.p50_ms / 1000),
-        time_text(latency.p99_ms / 1000),
+        time_text(latency.p50_ms / 1000) if timed else "-",
+        time_text(latency.p99_ms / 1000) if timed else "-",
         compile_text(record.compile, record.compile_seconds) or "-",
         "-" if share is None else percent(share, 0),
         kind or "-",

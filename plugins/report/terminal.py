@@ -12,7 +12,7 @@ from ipubench.fixtures.case.errors import counted, some_of
 from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.baseline.rows import CHANGED, change_text, own_noise, reasons_of
 from ipubench.plugins.baseline.store import path_text
-from ipubench.plugins.command_line.words import all_words
+from ipubench.plugins.command_line.arguments import all_arguments
 from ipubench.plugins.compare.baseline_plugin import missing_cases
 from ipubench.plugins.gate.policy_file import Policy
 from ipubench.plugins.record import pytest_benchmark_adapter
@@ -61,7 +61,7 @@ def write_summary(terminalreporter: Any, run: Run) -> None:
     Hides pytest-benchmark's table, unless the user has set an option for it.
     """
     config = run.config
-    asked = any(word.startswith(TABLE_OPTIONS) for word in all_words(config))
+    asked = any(word.startswith(TABLE_OPTIONS) for word in all_arguments(config))
     if not asked and not pytest_benchmark_adapter.unrecorded(config):
         pytest_benchmark_adapter.hide_table(config)
     if run.journal is None:
@@ -298,7 +298,11 @@ def gate_lines(run: Run) -> List[Row]:
     known = {*run.results.benchmarks, *run.results.outcomes, *verdicts}
     missed = stored - {run.nodeids.get(name, name) for name in known}
     ordered = {run.nodeids.get(name, name) for name in run.order}
+    tests = {} if run.baseline is None else run.baseline.tests
+    outcomes = run.results.outcomes
+    skipped = {name for name in stored - set(verdicts) if outcomes.get(tests[name]) == "skipped"}
     for left, why in (
+        (skipped, "skipped"),
         (missed - ordered, "not selected in this run"),
         (missed & ordered, "not run, because the run ended before"),
     ):
@@ -344,4 +348,4 @@ def judged_by(policy: Optional[Policy]) -> str:
     """Return the name of the run's gate: a policy, a threshold, or none."""
     if policy is None:
         return "no gate"
-    return policy.name if policy.gate is None else f"gate {percent(policy.gate)}"
+    return f"gate {policy.gate}" if any(policy.gate) else policy.name

@@ -17,7 +17,7 @@ import pytest
 
 from ipubench.fixtures import devices
 from ipubench.fixtures.command_line import options_of
-from ipubench.plugins.command_line.words import is_worker
+from ipubench.plugins.command_line.arguments import is_worker
 from ipubench.plugins.record.text import duration_text
 
 #: Rounds get this share of a test's remaining time, after subtracting the other work of a case:

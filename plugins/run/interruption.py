@@ -17,7 +17,7 @@ from typing import Any, Optional
 import pytest
 
 from ipubench.fixtures.command_line import options_of
-from ipubench.plugins.command_line.words import is_worker, measures
+from ipubench.plugins.command_line.arguments import is_worker, measures
 from ipubench.plugins.run.results import Recording
 
 #: Signals within this time count as one: coreutils' timeout signals the process, then its group.

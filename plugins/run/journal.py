@@ -42,7 +42,7 @@ from ipubench.fixtures.case.masking import mask_text, mask_words
 from ipubench.fixtures.command_line import change_options, options_of
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import FILE, kind_of, numbered, user_path
-from ipubench.plugins.command_line.words import is_worker, measures, spellings, typed_words
+from ipubench.plugins.command_line.arguments import is_worker, measures, spellings, typed_arguments
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.files import JsonLinesFile
 from ipubench.plugins.record.structs import as_plain
@@ -66,7 +66,7 @@ def command_line(config: pytest.Config) -> List[str]:
     either = "|".join(resume_words)
     variables[ADDED] = re.sub(rf"(^|\s+)(?:{either})(?=\s|$)", "", variables[ADDED]).strip()
     added = [f"{name}={value}" for name, value in variables.items() if value]
-    given = [word for word in typed_words(config) if word not in resume_words]
+    given = [word for word in typed_arguments(config) if word not in resume_words]
     return mask_words(added + given)
 
 

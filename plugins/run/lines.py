@@ -12,6 +12,7 @@ from ipubench.plugins.record.files import json_lines
 from ipubench.plugins.record.structs import (
     Amount,
     Benchmark,
+    CountedCase,
     Facts,
     Json,
     Moment,
@@ -89,6 +90,13 @@ class PairLine(Line, frozen=True, tag="pair"):
     rounds: Optional[AdjacentRounds] = None
 
 
+class CountLine(Line, frozen=True, tag="count"):
+    """What a process counted of a case."""
+
+    case: str
+    counted: CountedCase
+
+
 class VerdictLine(Line, frozen=True, tag="verdict"):
     """The gate's verdict on a case."""
 
@@ -140,6 +148,7 @@ JournalLine = Union[
     FreshLine,
     ExtraLine,
     PairLine,
+    CountLine,
     VerdictLine,
     ProfileLine,
     OutcomeLine,

@@ -23,7 +23,7 @@ from ipubench.fixtures.case.masking import (
 )
 from ipubench.fixtures.case.options import secrets_of
 from ipubench.fixtures.command_line import options_of
-from ipubench.plugins.command_line.words import given_words
+from ipubench.plugins.command_line.arguments import passed_arguments
 from ipubench.plugins.record.files import storable
 from ipubench.plugins.selection.selected import case_of
 
@@ -50,7 +50,7 @@ mask_terminals()
 def remember_command_line(config: pytest.Config) -> None:
     """Remember the secrets on the command line."""
     setup = shlex.split(options_of(config).against_setup or "")
-    remember(secrets_in([*given_words(config), *setup]))
+    remember(secrets_in([*passed_arguments(config), *setup]))
 
 
 def mask_report_of(item: pytest.Item, report: Any) -> None:

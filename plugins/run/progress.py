@@ -16,9 +16,9 @@ import pytest
 from ipubench.fixtures.case.cases import Case, case_key
 from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.machine.output import uncaptured
-from ipubench.plugins.command_line.words import is_worker
+from ipubench.plugins.command_line.arguments import is_worker
 from ipubench.plugins.gate.shown_throughput import shown_throughput
-from ipubench.plugins.record.record import of_test
+from ipubench.plugins.record.record import is_timed, of_test
 from ipubench.plugins.record.text import (
     cut_middle,
     distinct_names,
@@ -221,7 +221,10 @@ def _result(results: SessionResults, report: pytest.TestReport) -> Tuple[str, An
         found = sum(of_test(one) == report.nodeid for one in results.benchmarks.values())
         return counted(found, "result") if found else "ran, not measured", {}
     verdict = results.verdicts.get(report.nodeid)
-    throughput = shown_throughput(results.with_fresh(report.nodeid), verdict)
+    whole = results.with_fresh(report.nodeid)
+    if not is_timed(whole.record):
+        return "counted, not timed", {}
+    throughput = shown_throughput(whole, verdict)
     rate = f"{rate_text(throughput.median)} {throughput.unit}"
     spread = share_text(throughput.spread)
     return f"{rate} ±{spread}" if spread else rate, {}

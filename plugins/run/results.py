@@ -10,13 +10,15 @@ import pytest
 from msgspec.structs import replace
 
 from ipubench.fixtures.machine.processor import allowed_cpus
+from ipubench.plugins.record.counts import Counts
 from ipubench.plugins.record.files import JsonLinesFile, storable
-from ipubench.plugins.record.record import with_processes
-from ipubench.plugins.record.structs import Benchmark, Facts, Profile, as_plain
+from ipubench.plugins.record.record import with_processes, with_record
+from ipubench.plugins.record.structs import Benchmark, CountedCase, Facts, Profile, as_plain
 from ipubench.plugins.record.verdict import Verdict
 from ipubench.plugins.run.lines import (
     BeginLine,
     CaseLine,
+    CountLine,
     Damaged,
     EndLine,
     ExtraLine,
@@ -43,6 +45,8 @@ class SessionResults:
     fresh: Dict[str, List[Benchmark]] = field(default_factory=dict)
     #: Pairs of measurements, here and in another environment or revision.
     pairs: Dict[str, List[PairLine]] = field(default_factory=dict)
+    #: What each process counted of a case's instructions (plugins/count).
+    counts: Dict[str, List[CountedCase]] = field(default_factory=dict)
     verdicts: Dict[str, Verdict] = field(default_factory=dict)
     outcomes: Dict[str, str] = field(default_factory=dict)
     #: Why a case did not pass, in one line.
@@ -81,6 +85,8 @@ class SessionResults:
             self.benchmarks[line.case] = line.benchmark
         elif isinstance(line, PairLine):
             self.pairs.setdefault(line.case, []).append(line)
+        elif isinstance(line, CountLine):
+            self.counts.setdefault(line.case, []).append(line.counted)
         elif isinstance(line, VerdictLine):
             self.verdicts[line.case] = line.verdict
         elif isinstance(line, ExtraLine):
@@ -136,8 +142,12 @@ class SessionResults:
         return bool(self.benchmarks) or "failed" in self.outcomes.values()
 
     def with_fresh(self, nodeid: str) -> Benchmark:
-        """Return the benchmark of a case with all processes that measured it."""
-        return with_processes(self.benchmarks[nodeid], self.fresh.get(nodeid, ()))
+        """Return the benchmark of a case with all the processes that measured it."""
+        found = with_processes(self.benchmarks[nodeid], self.fresh.get(nodeid, ()))
+        if nodeid not in self.counts:
+            return found
+        counts = Counts.of_processes(self.counts[nodeid])
+        return with_record(found, replace(found.record, instructions=counts.for_record()))
 
     def arrange(self, nodeids: List[str]) -> None:
         """Sort the cases into this order; cases that it lacks come first."""
@@ -152,6 +162,7 @@ class SessionResults:
             self.benchmarks,
             self.fresh,
             self.pairs,
+            self.counts,
             self.verdicts,
             self.outcomes,
             self.reasons,

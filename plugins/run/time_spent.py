@@ -22,6 +22,7 @@ WORDS = {
     "start": "starting and collecting",
     "device": "getting the device",
     "import": "importing",
+    "count": "counting instructions",
     "quiet": "waiting for quiet",
     "data": "finding data",
     "build": "building",

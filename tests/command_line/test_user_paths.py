@@ -1,4 +1,4 @@
-"""Paths on the command line that cannot be looked at: one message, before anything is measured."""
+"""Unusable paths on the command line: one message before anything is measured."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ NOBODY, LONG = "~nobody2/x", "x" * 300
         ([f"--against=./{LONG}"], "--against=./x"),
     ],
 )
-def test_a_path_that_cannot_be_looked_at_is_one_message(
-    project: Project, words: List[str], message: str
-) -> None:
+def test_an_unusable_path_is_one_message(project: Project, words: List[str], message: str) -> None:
     (project.folder / "baselines").mkdir()
     empty = json.dumps({"ipubench": {"format": 2}, "benchmarks": []})
     (project.folder / "baselines" / "main.json").write_text(empty)
