@@ -62,13 +62,13 @@ def prepare(run: Run) -> None:
         raise pytest.UsageError(f"{flag}: --profile measures nothing; leave one of them out")
     if run.selection.device not in ("cpu", "fake"):
         raise pytest.UsageError(
-            f"{flag}: nobody counts the instructions of the device {run.selection.device}; choose "
+            f"{flag} cannot count the instructions of the device {run.selection.device}; choose "
             "--device=cpu"
         )
     if alone(config) and option.baseline_save is not None:
         raise pytest.UsageError(
             "--gate=instructions takes no times, which --baseline-save stores: save the baseline "
-            "in a run of its own, with --count=instructions"
+            "in a separate run, with --count=instructions"
         )
     way = ways.choose(_way_before(run))
     if not way:
