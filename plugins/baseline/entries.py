@@ -59,7 +59,7 @@ Place = Tuple[str, str]
 
 
 class Key(NamedTuple):
-    """The key of an entry."""
+    """The key of an entry: its case, configuration and machine."""
 
     nodeid: str
     config_hash: str

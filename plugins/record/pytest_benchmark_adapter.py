@@ -197,7 +197,7 @@ def make_recorded(
 
 
 @contextlib.contextmanager
-def garbage_as_told(benchmark: Any) -> Iterator[bool]:
+def garbage_collection_as_set(benchmark: Any) -> Iterator[bool]:
     """Disable garbage collection if the test or the command line does; yield whether it is off.
 
     The settings are ``benchmark.disable_gc`` and ``--benchmark-disable-gc``.

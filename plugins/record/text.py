@@ -105,7 +105,7 @@ def minute_of(stamp: float) -> str:
 
 
 def cut_middle(text: str, width: int) -> str:
-    """Return a text in at most ``width`` columns, cut in the middle, as ends tell names apart."""
+    """Return a text in at most ``width`` columns, cut in the middle, where names differ least."""
     if len(text) <= width:
         return text
     head = (width - 2) // 2
