@@ -53,7 +53,7 @@ def test_a_run_next_to_other_machines_is_not_compared_with_an_undisturbed_one(
     outcome.line("no baseline was written: no case was left")
     said = " ".join(outcome.text.split())
     assert "4 of 4 processes found the machine in another state: a memory copy took" in said
-    assert "took 1.00 ms, and 0.50 in the baseline" in said
+    assert "took 1.00 ms, but 0.50 ms in the baseline" in said
     # A file without an entry keeps nothing. Runs measured in the same state are compared.
     outcome = stored.run(*GATE, "--baseline-save=beside", "--processes=4", env=BESIDE)
     assert "stay as they were" not in outcome.assert_code(0).text
