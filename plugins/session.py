@@ -62,8 +62,8 @@ def begin(config: pytest.Config) -> None:
     reports.check_places(config)
     explain.refuse_without_gate(config)
     against_plugin.prepare_other_side(run)
-    baseline_plugin.read_baseline(run)
     policy.read_policy(run)
+    baseline_plugin.read_baseline(run)
     benchmarks_yml.read_files(run)
     fresh_processes.reserve_gate_time(config, run.limit)
     counting.prepare(run)
@@ -145,8 +145,8 @@ def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Ite
         *deselect.what_was_left_out(config, items, run.selection),
         *datasets.which_data(config),
         *journal.where_results_go(run),
-        *baseline_plugin.what_the_gate_costs(run, items),
-        *against_plugin.what_is_compared(run, items),
+        *baseline_plugin.gate_forecast(run, items),
+        *against_plugin.comparison_lines(run, items),
         *apart.why_cases_are_apart(items),
     ]
 

@@ -23,6 +23,7 @@ from ipubench.plugins.baseline.entries import (
     software_since,
 )
 from ipubench.plugins.baseline.format import BaselineError
+from ipubench.plugins.baseline.renamed import names_in, renamed
 from ipubench.plugins.baseline.runs import StoredRun
 from ipubench.plugins.baseline.store import baseline_path, load_all
 from ipubench.plugins.record.record import unnamed
@@ -141,11 +142,15 @@ def prune(args: Namespace) -> int:
     path = path_of(args.name)
     # A file that cannot be used is said before a collection.
     load_all(path)
-    cases = all_cases(suite_root())
+    cases, names = all_cases(suite_root()), names_in(suite_root())
     pruned: List[str] = []
 
     def keep(old: Sequence[Benchmark]) -> List[Benchmark]:
-        lost = {benchmark.fullname for benchmark in gone(old, cases)}
+        lost = {
+            one.fullname
+            for one, now in zip(old, renamed(old, names))
+            if gone([now], cases)  # the old name of a case is not gone
+        }
         pruned.extend(sorted(lost))
         return [benchmark for benchmark in old if benchmark.fullname not in lost]
 
@@ -167,7 +172,7 @@ def last_time(benchmarks: Sequence[Benchmark]) -> str:
 def diff(args: Namespace) -> int:
     """Compare two files as the gate compares a run with a baseline."""
     before, now = load_all(path_of(args.before)), load_all(path_of(args.now))
-    found = differences(before, now, args.gate)
+    found = differences(renamed(before, names_in(suite_root())), now, args.gate)
     code = exit_code(found, args.gate)
     if args.json:
         print_json([difference.as_plain() for difference in found])

@@ -111,7 +111,7 @@ def measured(results: SessionResults) -> List[Benchmark]:
     found = []
     for nodeid, benchmark in results.benchmarks.items():
         if not benchmark.record.implausible:
-            whole = results.whole(nodeid)
+            whole = results.with_fresh(nodeid)
             profile = results.profiles.get(nodeid)
             if profile is not None and profile.here:
                 whole = with_record(whole, replace(whole.record, operations=profile.here))

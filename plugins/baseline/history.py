@@ -29,6 +29,7 @@ from ipubench.plugins.baseline.entries import (
     unproven,
 )
 from ipubench.plugins.baseline.format import BaselineError, Document
+from ipubench.plugins.baseline.renamed import name_now, names_in, renamed
 from ipubench.plugins.baseline.show import when
 from ipubench.plugins.baseline.trends import (
     ChangesUnavailable,
@@ -114,6 +115,7 @@ class Kept(NamedTuple):
 
 def read(root: Path, wanted: Callable[[str], bool], last: int) -> Kept:
     """Return the wanted cases of the last runs of each machine."""
+    names = names_in(suite_root())
     benchmarks: List[Benchmark] = []
     runs = 0
     notes: List[str] = []
@@ -126,12 +128,13 @@ def read(root: Path, wanted: Callable[[str], bool], last: int) -> Kept:
             notes.append(f"left out: {error}")
     for path in paths:
         try:
-            found = store.load_document(path, wanted).benchmarks
+            document = store.load_document(path, lambda old: wanted(name_now(old, names)))
         except BaselineError as error:
             notes.append(f"left out: {error}")
             continue
-        benchmarks += found
-        runs += bool(found)
+        benchmarks += document.benchmarks
+        runs += bool(document.benchmarks)
+    benchmarks = renamed(benchmarks, names)
     # A run that was kept as it ended, and again as it was promoted, is one point.
     benchmarks.sort(key=lambda one: bool(one.record.promoted))
     points = {(key_of(one), one.record.time): one for one in benchmarks}

@@ -1,7 +1,7 @@
-"""`--processes`, and the verdict on each case: after its call, in its own test.
+"""Implements `--processes`, and judges each case at the end of its test's call.
 
-A meter leaves what it measured in the test's state. The case is measured in as many processes as
-are wanted, then compared with the baseline or with another environment.
+The meter leaves its measurements in the test's state. This module measures the case in more
+processes if needed, then compares it with the baseline or another environment.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from ipubench.plugins.state import Run
 
 
 def judge_case(run: Run, item: pytest.Item) -> None:
-    """Judge what a case has measured, once its own call has returned.
+    """Judge the measurements of a case after its call.
 
-    pytest calls the bench function in a hook of the same name, which comes before this one; where
-    it raises, nothing is judged. What is printed and raised here belongs to the call of the test.
+    pytest calls the bench function in an earlier hook of the same name; if that raises, nothing is
+    judged. Output and errors of this function belong to the test's call.
     """
     state = state_of(item)
     measured, state.measured = state.measured, []  # they hold the step
@@ -46,20 +46,20 @@ def judge_case(run: Run, item: pytest.Item) -> None:
             with run.spent.during("compare"):
                 failures += _judge(run, item, one)
     if failures:
-        run_once(item)  # fresh processes have confirmed it
+        run_once(item)  # fresh processes have confirmed the failure
         pytest.fail("\n".join(failures), pytrace=False)
 
 
 def _judge(run: Run, item: pytest.Item, measured: Measured) -> List[str]:
-    """Measure a case in as many processes as are wanted, then judge it.
+    """Measure a case in as many processes as needed and judge it; return the failure messages.
 
-    Returns why it fails: if it has regressed, or with ``--gate-inconclusive=fail`` if it is open.
+    A case fails if it regressed or, with ``--gate-inconclusive=fail``, if it is inconclusive.
     """
     nodeid = measured.benchmark.fullname
     counting.keep_counts(run, nodeid)
     alone = counting.is_counted_alone(run, nodeid)
     timed = None if alone else _judge_times(run, item, measured)
-    verdict = counting.with_counts(run, item, run.results.whole(nodeid), timed)
+    verdict = counting.with_counts(run, item, run.results.with_fresh(nodeid), timed)
     if verdict is None:
         return []
     run.add(VerdictLine(nodeid, verdict))

@@ -1,6 +1,6 @@
-"""What each case may lose: the policy file, the marker ``gate`` and ``--gate`` together.
+"""Combines the policy file, the marker ``gate`` and ``--gate`` into each case's thresholds.
 
-plugins/gate/policy_file.py has the file's form and which of the three wins.
+See plugins/gate/policy_file.py for the file's format and for which of the three wins.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ipubench.plugins.state import Run, run_of
 
 
 def marker_thresholds(item: pytest.Item) -> Dict[str, float]:
-    """Return what ``@pytest.mark.gate(metric="3%")`` says of a case; the nearest marker wins.
+    """Return the thresholds of ``@pytest.mark.gate(metric="3%")``; the nearest marker wins.
 
     Raises PolicyError, which names the case.
     """
@@ -39,7 +39,7 @@ def marker_thresholds(item: pytest.Item) -> Dict[str, float]:
         for metric, value in marker.kwargs.items():
             if metric not in METRICS:
                 raise PolicyError(
-                    f"{where}: {metric!r} is no metric{nearest(metric, METRICS)}; there are "
+                    f"{where}: {metric!r} is not a metric{nearest(metric, METRICS)}; there are "
                     f"{', '.join(METRICS)}"
                 )
             if not isinstance(value, str):
@@ -52,14 +52,14 @@ def marker_thresholds(item: pytest.Item) -> Dict[str, float]:
 
 
 def has_gate(config: pytest.Config) -> bool:
-    """Whether this run gates, also before its policy has been read."""
+    """Return whether this run has a gate; works before the policy is read."""
     option = options_of(config)
     given = option.gate is not None or option.gate_policy is not None
     return given or policy_path(None, config) is not None
 
 
 def inconclusive_fails(policy: Optional[Policy], given: Optional[str]) -> bool:
-    """Whether a case fails that the gate could not decide; ``given``: --gate-inconclusive."""
+    """Return whether inconclusive cases fail; ``given`` is --gate-inconclusive."""
     return policy is not None and (given or policy.inconclusive) == FAILS
 
 
@@ -86,7 +86,7 @@ def _limits(policy: Optional[Policy], item: pytest.Item) -> Dict[str, float]:
 
 
 def compared_extra_info(policy: Optional[Policy]) -> Tuple[str, ...]:
-    """Return the keys of ``benchmark.extra_info`` that have to be the same on both sides."""
+    """Return the keys of ``benchmark.extra_info`` that must be equal on both sides."""
     return policy.extra_info if policy else ()
 
 
@@ -109,9 +109,9 @@ def read_policy(run: Run) -> None:
 
 
 def policy_path(given: Optional[str], config: pytest.Config) -> Optional[Path]:
-    """Return the file that ``--gate-policy`` names, else gate.yml of the project's folder.
+    """Return the file of ``--gate-policy``, else the project's gate.yml if it exists.
 
-    Raises PolicyError where that is no path.
+    Raises PolicyError if the option's value is not a path.
     """
     if given is not None:
         try:
@@ -119,12 +119,12 @@ def policy_path(given: Optional[str], config: pytest.Config) -> Optional[Path]:
         except OSError as error:
             raise PolicyError(f"the policy {given} cannot be read: {error}") from None
     path = config.rootpath / FILE_NAME
-    # A link that leads nowhere is a policy that cannot be read.
+    # lexists: a dangling link is an unreadable policy, not a missing one.
     return path if os.path.lexists(path) else None
 
 
 def check_markers(policy: Optional[Policy], items: Sequence[pytest.Item]) -> None:
-    """Judge the markers of the selected cases: a bad one must not cost a measurement."""
+    """Check the markers of the selected cases: a bad one must not cost a measurement."""
     try:
         for item in items:
             if policy is not None and case_of(item) is not None:
@@ -134,7 +134,7 @@ def check_markers(policy: Optional[Policy], items: Sequence[pytest.Item]) -> Non
 
 
 def name_unused_patterns(run: Run) -> None:
-    """Name the patterns that no case of the suite has: most are misspelt."""
+    """Name the patterns that match no case: most are misspelt."""
     if run.policy is None or run.journal is None or not _whole_suite(run):
         return
     run.closing += [
@@ -144,7 +144,7 @@ def name_unused_patterns(run: Run) -> None:
 
 
 def _whole_suite(run: Run) -> bool:
-    """Whether every file and class was collected: a pattern may mean cases of one that was not."""
+    """Return whether all files and classes were collected; else a pattern may match elsewhere."""
     config = run.config
     part = config.option.file_or_dir or config.getoption("lf", False) or run.selection.unknown
     here = config.getini("testpaths") or config.invocation_params.dir == config.rootpath

@@ -6,6 +6,7 @@
       "*resnet50*": {throughput: 3%, latency_p99: 10%}
       "*hmc*": ignore
     compare_extra_info: [batch_size]
+    renamed: {"test_a.py::test_old": "test_a.py::test_new"}
 
 Thresholds are fractions in Python (3% is 0.03). The more specific setting wins, metric by metric:
 the file's ``default``, then ``--gate`` (which replaces its throughput for one run), then a case's
@@ -29,7 +30,8 @@ from ipubench.plugins.record.text import NO_LIMITS, GateLimits, fraction, matche
 FILE_NAME = "gate.yml"
 IGNORE = "ignore"
 EXTRA_INFO = "compare_extra_info"
-KEYS = ("default", "cases", "inconclusive", EXTRA_INFO)
+RENAMED = "renamed"
+KEYS = ("default", "cases", "inconclusive", EXTRA_INFO, RENAMED)
 #: The outcomes of an inconclusive case.
 PASSES, FAILS = "pass", "fail"
 EMPTY = "write default: {throughput: 5%}"
@@ -60,6 +62,8 @@ class Policy:
     instructions: Optional[float] = None
     inconclusive: str = PASSES
     extra_info: Tuple[str, ...] = ()
+    #: Old node id -> new one, of cases, functions, classes or files.
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def load(cls, path: Path, gate: GateLimits = NO_LIMITS) -> Policy:
@@ -119,7 +123,14 @@ class _Reader:
             cases=tuple((name, self._rule(rule, name)) for name, rule in patterns.items()),
             inconclusive=self._inconclusive(found.get("inconclusive")),
             extra_info=self._names(found.get(EXTRA_INFO)),
+            renamed=self._renamed(found.get(RENAMED)),
         )
+
+    def _renamed(self, value: Optional[Value]) -> Dict[str, str]:
+        if value is None:
+            return {}
+        names = self._fields.mapping(value, RENAMED, "old: new")
+        return {old: self._fields.text(new, "a new name") for old, new in names.items()}
 
     def _inconclusive(self, value: Optional[Value]) -> str:
         if value is None:

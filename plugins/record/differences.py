@@ -68,8 +68,12 @@ def differences(now: Record, before: Record) -> List[str]:
     if now.device.fingerprint != before.device.fingerprint:
         found.append(f"another machine ({before.device.fingerprint}, now {now.device.fingerprint})")
     if now.config_hash != before.config_hash:
-        changed = _changed(now.effective_options, before.effective_options)
-        found.append(f"another configuration ({', '.join(changed) or 'hash differs'})")
+        options, old_options = (unnamed_options(one) for one in (now, before))
+        changed = _changed(options, old_options)
+        # A case that was renamed has another name in its configuration, and so another hash.
+        same_name = now.effective_options.get("name") == before.effective_options.get("name")
+        if changed or same_name:
+            found.append(f"another configuration ({', '.join(changed) or 'hash differs'})")
     found += _changed(now.conditions, before.conditions)
     found += _changed(now.effective, before.effective)
     ours, theirs = at_once(now), at_once(before)
@@ -81,6 +85,11 @@ def differences(now: Record, before: Record) -> List[str]:
     if bool(now.canary.seconds) != bool(before.canary.seconds):
         found.append("canaries on one side only")
     return found
+
+
+def unnamed_options(record: Record) -> Facts:
+    """Return the options that a configuration's hash is of, without the name of the case."""
+    return {key: value for key, value in record.effective_options.items() if key != "name"}
 
 
 def _changed(now: Facts, before: Facts) -> List[str]:

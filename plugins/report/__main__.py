@@ -21,6 +21,7 @@ from ipubench.plugins.baseline import store
 from ipubench.plugins.baseline.commands import suite_root
 from ipubench.plugins.baseline.entries import by_case, differences, find, key_of, newest
 from ipubench.plugins.baseline.format import BaselineError
+from ipubench.plugins.baseline.renamed import names_in, renamed
 from ipubench.plugins.baseline.rows import Report, conclusion, exit_code
 from ipubench.plugins.baseline.run_facts import lost
 from ipubench.plugins.baseline.runs import StoredRun, joined, read_run
@@ -120,7 +121,7 @@ def stored_report(paths: Sequence[Path], before: Optional[Path], threshold: floa
             f"({judged[0].gate}) when it ran, and its own verdicts are shown: leave out --baseline"
         )
     report.baseline, report.gate = str(before), f"gate {percent(threshold)}"
-    stored = store.load_all(before)
+    stored = renamed(store.load_all(before), names_in(suite_root()))
     report.judge(
         {
             report.names.get(one.place, one.key.nodeid): one.verdict

@@ -50,7 +50,7 @@ def add_junit_properties(run: Run, item: pytest.Item, call: pytest.CallInfo[None
     # JUnit takes the properties that the last phase reports.
     if call.when == "teardown" and item.nodeid in run.results.benchmarks:
         verdict = run.results.verdicts.get(item.nodeid)
-        throughput = shown_throughput(run.results.whole(item.nodeid), verdict)
+        throughput = shown_throughput(run.results.with_fresh(item.nodeid), verdict)
         item.user_properties += [
             ("throughput", throughput.median),
             ("unit", throughput.unit),
@@ -106,7 +106,7 @@ def _end_of(run: Run, ended: int) -> EndLine:
 def report_of(run: Run) -> Report:
     """Return what a report says of this run, which has ended."""
     config, results = run.config, run.results
-    benchmarks = list(map(results.whole, results.benchmarks))
+    benchmarks = list(map(results.with_fresh, results.benchmarks))
     facts = facts_of(results, run.path.name, shown_command(command_line(config)))
     facts = replace(facts, started=run.started)
     document = Document.of(pytest_benchmark_adapter.around(config), benchmarks)

@@ -34,7 +34,7 @@ from ipubench.plugins.report import published
 from ipubench.plugins.report.profiles import one_line
 from ipubench.plugins.report.table import Row, layout, table_rows
 from ipubench.plugins.run.results import Recording
-from ipubench.plugins.run.time_spent import time_in_words
+from ipubench.plugins.run.time_spent import time_summary
 from ipubench.plugins.state import Run
 
 LARGEST_PRECISE_SPREAD = 0.05
@@ -72,7 +72,7 @@ def write_summary(terminalreporter: Any, run: Run) -> None:
     lines += [Row((line,)) for line in run.closing]
     if run.results.benchmarks and not terse:
         width = terminalreporter._tw.fullwidth
-        lines += [Row((line,)) for line in time_in_words(run.spent, width)]
+        lines += [Row((line,)) for line in time_summary(run.spent, width)]
     if lines and not terse:
         terminalreporter.section("benchmarks")
     for line in lines:
@@ -82,7 +82,7 @@ def write_summary(terminalreporter: Any, run: Run) -> None:
 
 def summary(run: Recording, width: int) -> List[Row]:
     """Return the table of all measured cases as lines, and notes on them."""
-    benchmarks = list(map(run.results.whole, run.results.benchmarks))
+    benchmarks = list(map(run.results.with_fresh, run.results.benchmarks))
     table = layout(table_rows(benchmarks, run.results.verdicts), width)
     notes = [*_notes(run), *published.last_lines(benchmarks)]
     return table + [Row((note,)) for note in notes]

@@ -1,6 +1,9 @@
 // The chart of each trend of a case: its runs, its levels, and what was decided.
 (() => {
   const { colour, draw, signed } = plotting;
+  // A revision names its run if it has no other.
+  const labelOf = (point, _, points) => (
+    point.revision && points.filter((one) => one.revision === point.revision).length === 1 ? point.revision : point.when);
   const trends = JSON.parse(document.getElementById("data").textContent);
 
   function lines(levels, count) {
@@ -40,7 +43,7 @@
       marks: levels.slice(1).map(([start, rate], index) => ({
         x: start - 0.5, colour: colour("line"), dash: "2 4", text: signed(rate / levels[index][1] - 1),
         ink: colour(rate < levels[index][1] ? "regressed" : "improved") })),
-      x: { ticks: numbers, labels: points.map((point) => point.revision || point.when), range: [-0.6, points.length - 0.4], grid: false },
+      x: { ticks: numbers, labels: points.map(labelOf), range: [-0.6, points.length - 0.4], grid: false },
       y: { title: unit },
     });
   }

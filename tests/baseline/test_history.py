@@ -13,6 +13,7 @@ import pytest
 
 from ipubench.plugins.baseline import history, trends
 from ipubench.plugins.baseline.history import slug
+from ipubench.plugins.baseline.renamed import name_now
 from ipubench.plugins.baseline.store import save
 from ipubench.plugins.baseline.trends import (
     change_points,
@@ -20,7 +21,7 @@ from ipubench.plugins.baseline.trends import (
 )
 from ipubench.plugins.gate.shown_throughput import throughput_of
 from ipubench.plugins.record.host_process import short_revision
-from tests.support.baselines import A, Shell, document, entry
+from tests.support.baselines import A, B, Shell, document, entry
 from tests.support.harness import Project
 from tests.support.stored import changed
 
@@ -254,3 +255,36 @@ def test_trends_are_shown_without_the_library(
     printed = capsys.readouterr()
     assert printed.err.count("no change points are marked: ") == 1
     assert "2026-02-12" in printed.out and "<--" not in printed.out
+
+
+def test_a_renamed_case_keeps_its_history_and_its_entry(shell: Shell) -> None:
+    times = [f"2026-01-0{day}T00:00:00Z" for day in range(1, 5)]
+    old, new = ({"record.effective_options": {"size": 3, "name": name}} for name in "ab")
+    benches = [changed(entry("a", time=time, config_hash="g"), old) for time in times[:2]]
+    benches += [changed(entry("b", time=time), new) for time in times[2:]]
+    for number, one in enumerate(benches):
+        save(shell.folder / history.FOLDER / "machine" / f"{number}.json", document(one))
+    shell.store("before", benches[0])
+    shell.store("now", benches[-1])
+    assert {one["kind"] for one in shell.json("diff", "before", "now")} == {"missing", "new"}
+    (shell.folder / "gate.yml").write_text(f"renamed: {{'{A}': '{B}'}}")
+    (trend,) = shell.json("history")
+    assert (trend["case"], len(trend["runs"])) == (B, 4)
+    assert len(shell.json("history", "bench_x[b]")[0]["runs"]) == 4
+    assert [one["kind"] for one in shell.json("diff", "before", "now")] == ["not judged"]
+
+
+@pytest.mark.parametrize(
+    ("stored", "now"),
+    [
+        ("a.py::old[1]", "b.py::C::new[1]"),
+        ("a.py::old", "b.py::C::new"),
+        ("a.py::older", "a.py::older"),
+        ("x.py::K::test[1]", "y.py::K::test[1]"),
+        ("a.py::exact[1]", "a.py::exact[1-2]"),
+        ("a.py::exact[10]", "a.py::exact[10]"),
+    ],
+)
+def test_a_new_name_is_that_of_the_case_or_of_what_holds_it(stored: str, now: str) -> None:
+    names = {"a.py::old": "b.py::C::new", "x.py": "y.py", "a.py::exact[1]": "a.py::exact[1-2]"}
+    assert name_now(stored, names) == now

@@ -99,6 +99,23 @@ def test_a_case_page_has_its_runs_on_each_machine_and_their_verdicts(site: Path)
     assert text.count("accepted: accepted because &lt;/td&gt; &amp; &#39;so&#39;") == 2
 
 
+def test_times_that_repeat_have_seconds(shell: Shell) -> None:
+    for number, time in enumerate(("2026-01-01T00:00:05Z", "2026-01-01T00:00:45Z")):
+        path = shell.folder / history.FOLDER / "machine" / f"2026010{number + 1}T000000Z-x.json"
+        save(path, document(entry("a", time=time)))
+    save(
+        path.with_name("20260103T000000Z-x.json"), document(entry("a", time="2026-01-02T00:00:00Z"))
+    )
+    shell("site", "pages").assert_code(0)
+    text = (shell.folder / "pages" / file_of(A)).read_text(encoding="utf-8")
+    found = re.findall("<tr><td>(2026[^<]*)", text)
+    assert found == ["2026-01-02 00:00", "2026-01-01 00:00:45", "2026-01-01 00:00:05"]
+    # One case on one machine, of which no level changed, has no column of changes and no filters.
+    front = (shell.folder / "pages" / "index.html").read_text(encoding="utf-8")
+    assert re.findall('<th scope="col" data-key="(.*?)"', front) == ["name", "level", "runs"]
+    assert "<select" not in front and '<a href="index.html#trends">' in text
+
+
 def test_runs_in_another_unit_form_another_trend() -> None:
     runs = [entry(time=f"2026-01-0{day}T00:00:00Z") for day in (1, 2, 3)]
     runs[1] = changed(runs[1], {"record.throughput.unit": "batches/s"})
@@ -165,11 +182,11 @@ def test_in_a_browser_it_filters_and_draws_and_fits_a_phone(tab: Tab, site: Path
     wide = "document.documentElement.scrollWidth <= window.innerWidth"
     for width, dark in ((1280, False), (390, True)):
         shown = tab.open((site / file_of(A)).as_uri(), width=width, dark=dark)
-        assert shown.locator(".trend .points path.point").count() == 2 * (12 + 1)
-        assert shown.locator(".trend .errorbars path.yerror").count() == 24
+        assert shown.locator(".trend .trace .point").count() == 2 * (12 + 1)
+        assert shown.locator(".trend .trace .interval").count() == 24
         plot = "document.querySelector('.trend .plot')"
-        levels, _, marked = shown.evaluate(f"{plot}.data.map(trace => [trace.x, trace.y])")
-        (step,) = shown.evaluate(f"{plot}.layout.annotations.map(one => one.text)")
+        levels, _, marked = shown.evaluate(f"{plot}.chart.traces.map(trace => [trace.x, trace.y])")
+        (step,) = shown.evaluate(f"{plot}.chart.marks.map(one => one.text)")
         before, _, _, after, _, _ = levels[1]
         assert levels[0] == [-0.4, 6.4, None, 6.6, 11.4, None]
         change = (site / file_of(A)).read_text().split('<span class="kind slower">')[1]
@@ -179,7 +196,7 @@ def test_in_a_browser_it_filters_and_draws_and_fits_a_phone(tab: Tab, site: Path
         assert shown.evaluate(wide)
     shown = tab.open(front, width=390)
     assert shown.evaluate(wide)
-    # On a phone the level is visible without scrolling.
-    level = "document.querySelector('#table tbody tr').cells[1].getBoundingClientRect().right"
-    assert shown.evaluate(level) <= 390
+    # A phone has all figures of a row.
+    right = "every => Math.max(...every.map(e => e.getBoundingClientRect().right))"
+    assert shown.locator("#table tr:first-child td").evaluate_all(right) <= 390
     assert tab.complaints == []

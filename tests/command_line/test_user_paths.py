@@ -19,7 +19,7 @@ NOBODY, LONG = "~nobody2/x", "x" * 300
             [f"--results-dir={NOBODY}"],
             "written there: ~nobody2 has no home folder",
         ),
-        ([f"--results-dir={LONG}"], "results cannot be written there: "),
+        ([f"--results-dir={LONG}"], "cannot write results there: "),
         ([f"--baseline={NOBODY}", "--gate=5%"], f"the baseline {NOBODY} cannot be found: "),
         (["--baseline=main", f"--gate-policy={NOBODY}"], f"the policy {NOBODY} cannot be read: "),
         ([f"--against={NOBODY}"], f"--against={NOBODY}"),

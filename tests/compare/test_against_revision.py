@@ -267,7 +267,7 @@ def test_another_commit_is_measured_again(repository: Repository) -> None:
     repository.run(*words, "--resume").assert_code(0).line("1 case is done")
     repository.git("branch", "-f", "main", first)
     outcome = repository.run(*words, "--resume").assert_code(0)
-    outcome.line("1 measured anew, since the other environment changed")
+    outcome.line("1 measured again, because the other environment changed")
 
 
 def test_a_killed_process_ends_only_its_case(repository: Repository) -> None:

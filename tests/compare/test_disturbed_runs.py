@@ -124,7 +124,7 @@ def test_gate_time_stores_no_baseline_of_one_process(project: Project) -> None:
     # It is shorter than any process, which is clear before the first one.
     outcome = project.run(*words).assert_code(1)
     outcome.line("beta-synthetic]: --gate-time left time for 0 of 8 fresh processes")
-    outcome.line("2 cases are not in the baseline, because --gate-time was over before")
+    outcome.line("2 cases are not in the baseline because --gate-time was over before")
     outcome.line("no baseline was written: no case was left")
     assert not (project.folder / "baselines").exists()
     # The user asked for one process.

@@ -88,8 +88,7 @@ def test_a_fresh_process_with_a_failed_test_is_not_used(stored: Project) -> None
 def test_a_baseline_that_is_too_noisy_is_named_before_the_measurement(stored: Project) -> None:
     """Its three processes take equally long, or differ by a fifth."""
     noisy = (
-        "the case has too few processes in the baseline, or too different ones, for a "
-        "slow-down of 10%"
+        "the baseline has too few processes, or too different ones, to detect a slow-down of 10%"
     )
     outcome = stored.run(*GATE).assert_code(0)
     assert noisy not in " ".join(outcome.text.split()) and "since " not in outcome.text
@@ -106,7 +105,7 @@ def test_a_baseline_that_is_too_noisy_is_named_before_the_measurement(stored: Pr
         outcome.line("since ") == f"since baselines/main.json: pytest 6.1 -> {pytest.__version__}"
     )
     text = " ".join(outcome.text.split())
-    found = re.search(rf"{noisy} to be found for certain: beta-synthetic from ([\d.]+)%", text)
+    found = re.search(rf"{noisy} in the case: beta-synthetic needs ([\d.]+)%", text)
     assert found and float(found[1]) > 10
     assert text.index(noisy) < text.index("[1/1]")
     # Another machine's processes in the same file could belong to this one.

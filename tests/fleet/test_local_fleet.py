@@ -245,7 +245,7 @@ def test_results_survive_ctrl_c_and_resume_continues(project: Project) -> None:
     # Ctrl-C may come between a result and the end of its test: then that case is measured again.
     done = list(outcomes(project).values()).count("passed")
     assert 1 <= done <= len(project.records()) < 7
-    assert "with --resume goes on" in first.text
+    assert "repeat the command with --resume" in first.text
     project.run(hosts, "--resume").assert_code(0).line(f": {done} case")
     assert len(outcomes(project)) == 7
     assert len(project.journals()) == 1

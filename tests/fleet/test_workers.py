@@ -159,7 +159,7 @@ def test_resume_measures_the_cases_that_a_crash_left_out(project: Project) -> No
             "--set=batch_size=zero: 'zero' is not a whole number",
         ),
         (["-n", "2", "--baseline=gone"], "there is no baseline"),
-        (["-n", "2", "--results-dir=bench_fake.py/results"], "results cannot be written there"),
+        (["-n", "2", "--results-dir=bench_fake.py/results"], "cannot write results there"),
         (
             ["-n", "2", "--device-id=1"],
             "--device-id=1 with -n 2: each worker needs a device",

@@ -64,7 +64,7 @@ def test_each_round_replies_with_its_seconds_until_the_record_is_wanted() -> Non
 
 
 @pytest.mark.parametrize(("busy", "looks"), [(0, 1), (3, 4), (10**6, 150)])
-def test_threads_that_spin_after_their_work_are_waited_for(
+def test_it_waits_for_threads_that_spin_after_their_work(
     busy: int, looks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They use the CPU during ``busy`` looks of two milliseconds each; 150 are the most."""

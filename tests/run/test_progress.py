@@ -13,7 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipubench.plugins.run.progress import NARROWEST_NAME, Progress, Remaining, fitting, in_words
+from ipubench.plugins.run.progress import (
+    NARROWEST_NAME,
+    Progress,
+    Remaining,
+    fitting,
+    rough_duration,
+)
 from ipubench.plugins.run.results import SessionResults
 from tests.support.harness import QUIETLY, Project, SuiteServer
 
@@ -66,7 +72,7 @@ def test_the_rest_takes_what_the_functions_cases_took(
     [(9.9, "a few seconds"), (94, "about 90 s"), (95, "about 2 min"), (5400, "about 1.5 h")],
 )
 def test_an_estimate_has_few_digits(seconds: float, text: str) -> None:
-    assert in_words(seconds) == text
+    assert rough_duration(seconds) == text
 
 
 TAILS = [" 212.1 images/s ±1.4% (26 s, about 4 min left)", " 212.1 images/s ±1.4% (26 s)"]

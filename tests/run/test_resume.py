@@ -66,7 +66,7 @@ def test_a_finished_run_resumes_to_its_table_and_another_device_is_measured_anew
     outcome.line("2 cases were measured before this run was resumed")
     other = {"IPUBENCH_FAKE_NAME": "other"}
     outcome = ended.run("-k", "beta", "--resume", env=other).assert_code(0)
-    outcome.line("0 cases are done; 2 measured anew, since this is another device")
+    outcome.line("0 cases are done; 2 measured again, because this is another device")
     assert {r["device"]["fingerprint"] for r in ended.records().values()} == {"fake/other"}
     ended.run("-k", "beta-synthetic or beta", "--resume").assert_code(0).line("nothing to resume")
 
@@ -95,11 +95,11 @@ def test_with_another_baseline_or_policy_cases_are_compared_anew(project: Projec
     project.run(*words, "--resume").assert_code(0).line("2 cases are done")
     project.run(*save, env={"IPUBENCH_FAKE_SLOWDOWN": "2"}).assert_code(0)
     outcome = project.run(*words, "--resume").assert_code(0)
-    outcome.line("0 cases are done; 2 measured anew, since the baseline changed")
+    outcome.line("0 cases are done; 2 measured again, because the baseline changed")
     assert outcome.line("  beta-synthetic").split()[-1] == "+100.0%"
     (project.folder / "gate.yml").write_text("default: {throughput: 6%}")
     outcome = project.run(*words, "--resume").assert_code(0)
-    outcome.line("2 measured anew, since the policy changed")
+    outcome.line("2 measured again, because the policy changed")
 
 
 @pytest.mark.parametrize("workers", ["", "-n1"])
@@ -158,7 +158,9 @@ def test_a_run_that_is_still_going_keeps_its_journal(ended: Project) -> None:
     )
     assert holder.stdout is not None and holder.stdout.readline() == b"True\n"
     outcome = ended.run("-k", "beta", "--resume").assert_code(0)
-    outcome.line(f"nothing to resume, as the run of results/{path.name} still goes on: a new run")
+    outcome.line(
+        f"nothing to resume, because the run of results/{path.name} has not ended yet: a new run"
+    )
     holder.kill()  # as good as any other end
     holder.communicate()
     ended.journals()[-1].unlink()
@@ -261,7 +263,7 @@ def test_a_damaged_result_is_measured_anew_and_the_others_are_kept(project: Proj
     kept = next(line["case"] for line in project.journal() if line["type"] == "outcome")
     JsonLinesFile(journal).append({"type": "verdict", "case": kept, "verdict": {"kind": 3}})
     outcome = project.run(*words, "--resume").assert_code(0)
-    outcome.line("11 cases are done; 1 measured anew, since their results in the journal are")
+    outcome.line("11 cases are done; 1 measured again, because their results in the journal are")
 
 
 def test_a_case_that_ended_the_run_does_not_end_the_next_one(project: Project) -> None:

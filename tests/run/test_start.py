@@ -152,11 +152,15 @@ def test_what_is_done_is_judged_by_what_held_when_it_was_kept_last(
     here = Machine("here", "", [], {}, {})
     for second, digests, note in (
         (1, {"the baseline": "b", "the policy": "p"}, "1 case is done"),
-        (2, {"the baseline": "b"}, "0 cases are done; 1 measured anew, since the policy changed"),
+        (
+            2,
+            {"the baseline": "b"},
+            "0 cases are done; 1 measured again, because the policy changed",
+        ),
         (
             3,
             {"the baseline": "c", "the policy": "q"},
-            "0 cases are done; 1 measured anew, since the baseline and the policy changed",
+            "0 cases are done; 1 measured again, because the baseline and the policy changed",
         ),
     ):
         path = keep(folder, second, *lines)

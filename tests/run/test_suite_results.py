@@ -34,7 +34,7 @@ def test_a_run_ends_in_a_table_and_leaves_a_journal(project: Project) -> None:
     outcome = project.run("-k", "bs8").assert_code(0)
     outcome.line("[1/2] bench_fake[alpha-bs8-synthetic] 800.0 items/s ±0.0% (")
     heading = outcome.line("case  ")
-    assert heading.split() == ["case", "throughput", "±", "p50", "p99", "compile"]
+    assert heading.split() == ["case", "throughput", "±", "p50", "p99", "compile", "s"]
     assert outcome.line("  alpha-bs8-generated  ").split()[1:3] == ["800.0", "0.0%"]
     assert all(len(line) <= 80 for line in outcome.lines if line.startswith("  "))
     kinds = [line["type"] for line in project.journal()]
@@ -164,6 +164,16 @@ def test_a_case_that_no_longer_exists_is_named_and_fails_the_gate(stored: Projec
     outcome = stored.run("--baseline=whole", "--gate=5%").assert_code(1)
     outcome.line(f"  missing: {BETA}")
     outcome.line("  new: bench_fake.py::bench_fake[renamed-synthetic]")
+    # By its old name, the cases keep their baseline.
+    (stored.folder / "gate.yml").write_text(
+        "default: {throughput: 5%}\n"
+        "renamed:\n"
+        f"  {BETA!r}: bench_fake.py::bench_fake[renamed-synthetic]\n"
+        '  "bench_fake.py::bench_fake[beta-generated]": '
+        '"bench_fake.py::bench_fake[renamed-generated]"\n'
+    )
+    outcome = stored.run("-k", "renamed", "--baseline=whole").assert_code(0)
+    assert "missing" not in outcome.text and " new" not in outcome.text
 
 
 def test_another_machine_or_configuration_is_incomparable_and_nothing_compared_is_exit_6(
@@ -273,7 +283,9 @@ def test_a_run_interrupted_by_ctrl_c_keeps_what_it_measured_and_the_baseline(
     assert len(stored.records()) == 1
     outcome.line("  beta-synthetic ")
     outcome.line("no baseline was written: the run was interrupted")
-    outcome.line("interrupted with 1 of 2 cases done; the same command with --resume goes on")
+    outcome.line(
+        "interrupted with 1 of 2 cases done; to continue, repeat the command with --resume"
+    )
     assert stored.baseline() == before
 
 
@@ -298,7 +310,7 @@ def test_results_that_can_no_longer_be_written_are_still_shown(project: Project)
     assert removing != source
     (project.folder / "bench_fake.py").write_text(removing)
     outcome = project.run("-k", "beta", "--history").assert_code(1)
-    outcome.line("results could no longer be written to")
+    outcome.line("results can no longer be written to")
     outcome.line("baselines")
     assert "the results are in" not in outcome.text
     outcome.line("  beta-generated ")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ipubench.fixtures.devices.fake import FakeClock
 from ipubench.plugins.run import time_spent
-from ipubench.plugins.run.time_spent import WORDS, TimeSpent, seconds_of_start, time_in_words
+from ipubench.plugins.run.time_spent import WORDS, TimeSpent, seconds_of_start, time_summary
 from tests.support.harness import Project
 
 PARTS = st.tuples(st.sampled_from(sorted(WORDS)), st.floats(0, 1e4))
@@ -78,15 +78,15 @@ def test_another_process_tells_what_it_did(told: Dict[str, float], found: Dict[s
 def test_the_largest_part_is_said_first_and_tiny_ones_are_not() -> None:
     parts = {"start": 3.0, "rounds": 170.0, "compile": 44.0, "other": 0.2}
     spent = spent_on(FakeClock(), list(parts.items()))
-    (line,) = time_in_words(spent, 80)
+    (line,) = time_summary(spent, 80)
     assert line == "time: 217 s: 78% rounds, 20% compiling, 1% starting and collecting"
-    assert time_in_words(TimeSpent(FakeClock()), 80) == []
+    assert time_summary(TimeSpent(FakeClock()), 80) == []
 
 
 def test_the_times_of_workers_are_added() -> None:
     spent = spent_on(FakeClock(), [("start", 100.0)])
     spent.workers = [{"rounds": 3.0, "between": 1.0}, {"rounds": 6.0}]
-    assert time_in_words(spent, 80) == ["time of 2 workers: 10 s: 90% rounds, 10% between cases"]
+    assert time_summary(spent, 80) == ["time of 2 workers: 10 s: 90% rounds, 10% between cases"]
 
 
 def test_the_system_tells_how_long_this_process_has_run(
