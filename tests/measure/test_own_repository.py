@@ -252,7 +252,7 @@ def test_options_without_effect_are_refused(own: OwnProject) -> None:
         (
             ["-k", "test_work or pedantic", "--profile=here"],
             1,
-            ["nothing else can be done with it", "profiled and not timed", "1 failed, 1 passed"],
+            ["so it cannot be profiled", "profiled and not timed", "1 failed, 1 passed"],
         ),
     ],
 )
