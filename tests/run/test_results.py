@@ -122,7 +122,7 @@ def test_an_outcome_is_not_stored_before_its_earlier_lines(
     assert run.results.outcomes == {ONE: "passed", TWO: "passed"}
     assert SessionResults.of(read_lines(journal.path)).outcomes == {TWO: "passed"}
     (said,) = run.closing
-    assert "could no longer be written" in said and run.broken and run.where == ""
+    assert "can no longer be written" in said and run.broken and run.where == ""
 
 
 @pytest.mark.parametrize(
