@@ -1,4 +1,4 @@
-"""Stored baselines: write one, read one, and say in one message what is wrong with a file.
+"""Reads and writes stored baselines, and reports what is wrong with a file in one message.
 
 A baseline is a JSON document in pytest-benchmark's format (``pytest-benchmark compare`` reads it)
 with one more top-level key, ``ipubench``, that holds the version of our part of the format. Its

@@ -1,4 +1,4 @@
-"""One case as a row of its key figures, its processes, and what all cases ran with."""
+"""One case as a row of key figures, with its processes and its environment."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from ipubench.plugins.record.verdict import Verdict
 
 #: The number of a round, from 0, and its seconds.
 Round = Tuple[int, float]
-# Words of a bench function's name that say what its cases run on; any other kernel is TensorFlow's.
+# Parts of a bench function's name that name the framework; any other kernel uses TensorFlow.
 FRAMEWORK_WORDS = ("tensorflow", "torch", "popart", "triton", "serving")
 
 
@@ -113,14 +113,14 @@ COLUMNS: Tuple[Tuple[str, str], ...] = (
 
 @dataclass
 class CaseRow:
-    """A case and its key figures, None where it has none; rates in items per second."""
+    """A case and its key figures, None if unknown; rates in items per second."""
 
     id: str
     name: str
     function: str
     file: str
     series: str
-    #: How it ended (plugins/baseline/run_facts.py), and why; what a verdict says is of that.
+    #: How it ended (plugins/baseline/run_facts.py) and why, including its verdict.
     kind: str = ""
     reasons: Sequence[str] = ()
     profile: Optional[Profile] = None
@@ -256,30 +256,30 @@ def row_of(benchmark: Benchmark, verdict: Optional[Verdict] = None) -> CaseRow:
 
 
 def unmeasured_row(nodeid: str) -> CaseRow:
-    """Return the row of a case of which there is no result."""
+    """Return the row of a case without a result."""
     path, function, identifier = parts_of(nodeid)
     name = identifier or nodeid
     return CaseRow(id=nodeid, name=name, function=function, file=path, series=name)
 
 
 def _instances(record: Record) -> Optional[float]:
-    """Return how many instances a figure is of: a host with few cores runs fewer than asked."""
+    """Return how many instances ran: a host with few cores runs fewer than configured."""
     ran = number_of(facts_in(record.effective.get("instances")), "ran")
     return number_of({"instances": 1, **record.config}, "instances") if ran is None else ran
 
 
 def compile_seconds_of(compiled: Union[Record, Process]) -> Optional[float]:
-    """Return the seconds of a compilation, None where 0 s mean that nobody knows.
+    """Return the seconds of a compilation, or None if 0 s means that they are unknown.
 
-    So it is of a network that was compiled before, and of code that compiles by itself.
+    They are unknown if the network was compiled before, and for code that compiles on its own.
     """
     return compiled.compile_seconds if compiled.compile in COMPILED else None
 
 
 def load_points(load: Facts) -> List[LoadPoint]:
-    """Return what a served case was asked and how late it answered, by requests a second.
+    """Return the load and the delay of a served case, in order of requests per second.
 
-    The probes of its search, and its own run.
+    Includes the probes of its search and its own run.
     """
     milliseconds = facts_in(load.get("latency_ms"))
     own = {
@@ -297,16 +297,16 @@ def load_points(load: Facts) -> List[LoadPoint]:
 
 
 def framework_name(function: str, record: Record) -> str:
-    """Return the record's framework, or what the function's name says; else Python."""
+    """Return the record's framework, else the one in the function's name, else Python."""
     named = next((word for word in FRAMEWORK_WORDS if word in function), "")
     return record.framework or named or "python"
 
 
 class ProcessRow(NamedTuple):
-    """What a process of a case measured: rates of its rounds, milliseconds of canaries.
+    """The measurements of one process: rates of its rounds, milliseconds of its canaries.
 
     ``speed``: what the gate compares, relative to the first process. ``disturbed``: rounds of the
-    first that count for nothing, because other programs took a part of them: [number, rate].
+    first process that do not count, because other programs disturbed them: [number, rate].
     """
 
     fresh: bool
@@ -324,7 +324,7 @@ class ProcessRow(NamedTuple):
 
 
 def process_rows(benchmark: Benchmark) -> List[ProcessRow]:
-    """Return what each process of a case measured."""
+    """Return a row for each process of a case."""
     rows: List[ProcessRow] = []
     processes = processes_of(benchmark)
     costs = [log_cost(process, THROUGHPUT) or 0.0 for process in processes]
@@ -352,7 +352,7 @@ def process_rows(benchmark: Benchmark) -> List[ProcessRow]:
 
 
 def _own_rounds(benchmark: Benchmark) -> Tuple[List[Round], List[Round]]:
-    """Return the session's own rounds that count, and those that others disturbed."""
+    """Return the session's own rounds that count, and the disturbed ones."""
     rounds = list(enumerate(rounds_of(benchmark)))
     flagged = list(zip(rounds, clean_rounds(benchmark)))
     kept = [one for one, counts in flagged if counts]
@@ -360,7 +360,7 @@ def _own_rounds(benchmark: Benchmark) -> Tuple[List[Round], List[Round]]:
 
 
 def environment(document: Document) -> Dict[str, Dict[str, str]]:
-    """Return group -> key -> value of what the cases ran with; all values where they differ."""
+    """Return the environment as group -> key -> value; all values if cases differ."""
     groups: Dict[str, Dict[str, List[str]]] = {}
     for benchmark in document.benchmarks:
         record = benchmark.record
@@ -383,7 +383,7 @@ def environment(document: Document) -> Dict[str, Dict[str, str]]:
                     seen.append(value)
     machine = dict(document.machine_info)
     cpu = facts_in(machine.get("cpu"))
-    if cpu:  # a hundred words that nobody reads
+    if cpu:  # a list of a hundred flags
         machine["cpu"] = {k: v for k, v in cpu.items() if k != "flags"}
     for key, value in _flat(machine):
         groups.setdefault("machine", {})[key] = [value]

@@ -1,6 +1,6 @@
-"""Which cases the suite has now: a collection in a process of its own, before any is left out.
+"""Lists all cases of a suite by collecting them in a separate process.
 
-This module is also the pytest plugin that this process loads.
+This module is also the pytest plugin of that process.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from ipubench.fixtures.machine import scratch
 from ipubench.plugins.baseline.format import BaselineError
 
 VARIABLE = "IPUBENCH_COLLECTED_FILE"
-#: The plugin that makes a case of each configuration: without it no case has its name.
+#: The plugin that makes the cases: without it, no case has its name.
 EXPANDS = "ipubench.plugins.session"
-#: The second: options left out all that was collected.
+#: OK, or options deselected everything.
 COLLECTED = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 LAST_LINES = 8
 
 
-# Before any plugin leaves some out.
+# Runs before any plugin deselects some.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
-    """Write the node ids of all cases, also of those that this machine cannot run; or null."""
+    """Write the node ids of all cases, even those that this machine cannot run; or null."""
     if VARIABLE in os.environ:
         expanded = config.pluginmanager.has_plugin(EXPANDS)
         text = json.dumps([item.nodeid for item in items] if expanded else None)
@@ -36,10 +36,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
 
 
 def all_cases(root: Path) -> Set[str]:
-    """Return the node ids of the suite in a folder. Raises BaselineError if it cannot collect.
+    """Return the node ids of the suite in a folder. Raises BaselineError if collecting fails.
 
-    Pytest collects as it does for a run, with all options that the project gives it: they name the
-    plugin. Which cases they select is decided after the hook above.
+    Pytest collects as for a run, with all options of the project's settings, because these may load
+    the plugin. Options that deselect cases act after the hook above.
     """
     with scratch.folder("collected") as folder:
         found = folder / "cases.json"

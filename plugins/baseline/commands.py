@@ -1,4 +1,4 @@
-"""What the commands of ``python -m ipubench.plugins.baseline`` do. Each returns its exit code."""
+"""The commands of ``python -m ipubench.plugins.baseline``. Each returns its exit code."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from ipubench.plugins.record.text import (
 )
 from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED, known
 
-#: What the folder of a project has, and other folders seldom.
+#: Files that mark the folder of a project.
 OF_A_ROOT = ("pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg", "setup.py")
 
 
 def suite_root() -> Path:
-    """Return the project's folder from here upwards: the nearest one with baselines.
+    """Return the project's folder: the nearest one upwards with baselines.
 
-    Where there is none, the nearest one with a file that a project's folder has, or this one.
+    Without one, return the nearest folder with a project's file, else the current folder.
     """
     here = Path.cwd()
     folders = (here, *here.parents)
@@ -55,12 +55,12 @@ def suite_root() -> Path:
 
 
 def path_of(name: str) -> Path:
-    """Return the file that a baseline's name, or its path with a slash, means."""
+    """Return the file of a baseline, given its name or a path with a slash."""
     return baseline_path(name, suite_root())
 
 
 def list_all(args: Namespace) -> int:
-    """Show all baselines of the suite; a damaged one makes the exit code 4."""
+    """List all baselines of the suite; exit with 4 if one is damaged."""
     rows: List[show.Listed] = []
     damaged = 0
     for path in store.baselines_in(suite_root() / "baselines"):
@@ -89,7 +89,7 @@ def list_all(args: Namespace) -> int:
 
 
 def show_one(args: Namespace) -> int:
-    """Show a baseline's cases, or all that it holds of some."""
+    """Show a baseline's cases, or all details of some."""
     benchmarks = load_all(path_of(args.name))
     if args.case is not None:
         benchmarks = matching(benchmarks, args.case, args.name)
@@ -111,20 +111,20 @@ def matching(benchmarks: List[Benchmark], part: str, where: str) -> List[Benchma
 
 
 def refuse_each_host(path: Path, stored: StoredRun) -> None:
-    """Raise BaselineError for a run that has cases on each host, called by the host's name too."""
+    """Raise BaselineError for a run with --each-host, where each host has its own results."""
     for benchmark in stored.benchmarks:
         name, host = benchmark.fullname, benchmark.record.host
         if host is not None and unnamed(name, host) != name:
             raise BaselineError(
-                f"the run {path} has a result of a case for each host, and a baseline has room for "
-                "one: give a run without --each-host"
+                f"the run {path} has a result for each host, but a baseline can store only one: "
+                "use a run without --each-host"
             )
 
 
 def run_path(given: str) -> Path:
-    """Return the file of a run: a path, or the name of a journal. Raises BaselineError.
+    """Return the file of a run, given its path or a journal's name. Raises BaselineError.
 
-    A journal is where pytest was started: in this folder's results, else in those of the root.
+    Looks for a journal in this folder's results, then in those of the project's folder.
     """
     try:
         run = user_path(given)
@@ -138,9 +138,9 @@ def run_path(given: str) -> Path:
 
 
 def prune(args: Namespace) -> int:
-    """Take out the cases that the suite no longer has."""
+    """Remove the cases that the suite no longer has."""
     path = path_of(args.name)
-    # A file that cannot be used is said before a collection.
+    # Report an unusable file before the slow collection.
     load_all(path)
     cases, names = all_cases(suite_root()), names_in(suite_root())
     pruned: List[str] = []
@@ -213,12 +213,12 @@ def diff(args: Namespace) -> int:
     if software:
         print(f"since {args.before}: {software}")
     if code == EXIT_NOTHING_COMPARED:
-        print("  nothing was compared, so the gate says nothing (exit code 6)")
+        print("  nothing was compared, so the gate decided nothing (exit code 6)")
     return code
 
 
 def print_json(value: Any) -> None:
-    """Print a value for a machine."""
+    """Print a value as JSON."""
     print(json.dumps(value, indent=1, sort_keys=True))
 
 

@@ -1,4 +1,4 @@
-"""The stored results that a run is compared with."""
+"""The baseline that a run is compared with."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Comparison:
 
     path: Path
     entries: List[Benchmark]
-    #: The cases that it has, each with its test.
+    #: Its cases, each with its test.
     tests: Dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -28,11 +28,11 @@ class Comparison:
 
     @property
     def stored(self) -> AbstractSet[str]:
-        """The cases that it has."""
+        """Its cases."""
         return self.tests.keys()
 
     def find(self, benchmark: Benchmark) -> Optional[Benchmark]:
-        """Return the entry that a measured case is compared with; None where it is new."""
+        """Return the entry to compare a measured case with; None if the case is new."""
         return find(self._by_case, *key_of(benchmark))
 
     def newest(self, nodeid: str) -> Optional[Benchmark]:
@@ -41,13 +41,13 @@ class Comparison:
         return max(entries, key=lambda entry: entry.record.time, default=None)
 
     def software(self, benchmarks: Iterable[Benchmark]) -> str:
-        """Return in words which versions and commits are others than the entries'; '' for none."""
+        """Return the changes of versions and commits since the entries, as text, or ''."""
         return software_since(self._by_case, benchmarks)
 
     def missing(self, selection: Selection, root: Path) -> List[str]:
-        """Return stored cases that no longer exist, given all that were collected before ``-k``.
+        """Return stored cases that no longer exist among those collected before ``-k``.
 
-        A file or a class that was not collected says nothing of its cases.
+        Ignores cases of files and classes that were not collected.
         """
         known = selection.nodeids | selection.tests
         files = {nodeid.split("::")[0] for nodeid in known}

@@ -1,4 +1,4 @@
-"""The entries of a baseline: what names one, how sets of them join, and how two sets differ."""
+"""The entries of a baseline: their keys, how to merge them, and how to compare them."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ from ipubench.plugins.record.verdict import (
 from ipubench.plugins.run.results import SessionResults
 
 EXIT_CHANGED = 1
-#: Accepted slow-downs that an entry remembers; the history has them all.
+#: An entry keeps this many accepted slow-downs; the history has them all.
 MOST_ACCEPTED = 20
 MOST_NAMES = 3  # in a message
-HASH_LENGTH = 8  # of a configuration, where it is shown
+HASH_LENGTH = 8  # shown digits of a configuration's hash
 
 Name = TypeVar("Name")
 Value = TypeVar("Value")
 
-#: The node id of a case and the fingerprint of a device, '' where nobody knows it.
+#: The node id of a case and the fingerprint of a device, '' if unknown.
 Place = Tuple[str, str]
 
 
 class Key(NamedTuple):
-    """What an entry is stored under."""
+    """The key of an entry: its case, configuration and machine."""
 
     nodeid: str
     config_hash: str
@@ -73,12 +73,12 @@ def key_of(benchmark: Benchmark) -> Key:
 
 
 def place_of(benchmark: Benchmark) -> Place:
-    """Return which case an entry is of, and on which machine it was measured."""
+    """Return the case of an entry and the machine that measured it."""
     return benchmark.fullname, benchmark.record.device.fingerprint
 
 
 def names_of(places: Iterable[Place]) -> Dict[Place, str]:
-    """Return what to call the case of each place: its node id, of several machines with each."""
+    """Return a name for each place: its node id, plus the machine if there are several."""
     machines: Dict[str, Set[str]] = {}
     known = list(dict.fromkeys(places))
     for nodeid, machine in known:
@@ -92,10 +92,7 @@ def names_of(places: Iterable[Place]) -> Dict[Place, str]:
 
 
 def configurations_of(keys: Sequence[Key]) -> List[str]:
-    """Return what follows the name of each entry: of several of a case on one machine, which it is.
-
-    Of others ''.
-    """
+    """Return a suffix for each entry's name: its configuration, if a machine has several, or ''."""
     counts = collections.Counter((key.nodeid, key.fingerprint) for key in set(keys))
     return [
         f" {key.config_hash[:HASH_LENGTH]}" if counts[key.nodeid, key.fingerprint] > 1 else ""
@@ -104,9 +101,9 @@ def configurations_of(keys: Sequence[Key]) -> List[str]:
 
 
 def measured(results: SessionResults) -> List[Benchmark]:
-    """Return what a baseline keeps of a run: its credible cases, each with all its processes.
+    """Return the results of a run for a baseline: its credible cases with all their processes.
 
-    And where the time of a case went, for those that were profiled.
+    Profiled cases include their operations.
     """
     found = []
     for nodeid, benchmark in results.benchmarks.items():
@@ -120,9 +117,9 @@ def measured(results: SessionResults) -> List[Benchmark]:
 
 
 def unproven(results: SessionResults) -> Dict[str, str]:
-    """Return case -> outcome, of the measured cases whose result may be wrong.
+    """Return case -> outcome for the measured cases whose result may be wrong.
 
-    Their tests did not pass, and that is not because the gate found them slower.
+    Their tests did not pass, for another reason than a regression.
     """
     return {
         nodeid: outcome
@@ -134,7 +131,7 @@ def unproven(results: SessionResults) -> Dict[str, str]:
 
 
 def left_out(kinds: Mapping[str, str], what: str) -> List[str]:
-    """Say ``what`` that means for cases that are left out, a line for each kind of them."""
+    """Return a line for each kind of cases that are left out; ``what`` is the consequence."""
     lines = []
     for kind in sorted(set(kinds.values())):
         names = [nodeid for nodeid, found in kinds.items() if found == kind]
@@ -143,7 +140,7 @@ def left_out(kinds: Mapping[str, str], what: str) -> List[str]:
 
 
 def why_disturbed(benchmark: Benchmark) -> str:
-    """Say why a benchmark is no sound entry: others disturbed too many processes; else ''."""
+    """Return why a benchmark is too disturbed for a baseline, or ''."""
     processes = processes_of(benchmark)
     deciding = [sample for sample in processes if sample.fresh] or processes
     clean = sum(map(is_clean, deciding))
@@ -151,12 +148,12 @@ def why_disturbed(benchmark: Benchmark) -> str:
 
 
 def complete(benchmark: Benchmark) -> Benchmark:
-    """Return a benchmark whose record holds its processes; without any it stands for itself."""
+    """Return a benchmark whose record has its processes; at least the one that wrote it."""
     return benchmark if benchmark.record.processes else with_processes(benchmark)
 
 
 def grouped(values: Iterable[Value], name_of: Callable[[Value], Name]) -> Dict[Name, List[Value]]:
-    """Return the values of each name; names and values in the order in which they come."""
+    """Return the values of each name, in their original order."""
     found: Dict[Name, List[Value]] = {}
     for value in values:
         found.setdefault(name_of(value), []).append(value)
@@ -176,11 +173,11 @@ def by_machine(benchmarks: Iterable[Benchmark]) -> Dict[str, List[Benchmark]]:
 def find(
     entries: Mapping[str, Sequence[Benchmark]], nodeid: str, config_hash: str, fingerprint: str
 ) -> Optional[Benchmark]:
-    """Return the entry that a case is compared with, or None where the case is new.
+    """Return the entry to compare a case with, or None if the case is new.
 
-    The exact one; else the entry of this case that has most in common: this machine before this
-    configuration, and the newest among equals. A comparison with it then says what differs.
-    ``entries`` as :func:`by_case` returns them.
+    Prefers the exact entry, then one of the same machine, then one of the same configuration, and
+    the newest of equals. A comparison then shows what differs. ``entries`` as :func:`by_case`
+    returns them.
     """
 
     def likeness(benchmark: Benchmark) -> Any:
@@ -194,7 +191,7 @@ def find(
 def software_since(
     entries: Mapping[str, Sequence[Benchmark]], benchmarks: Iterable[Benchmark]
 ) -> str:
-    """Return in words which versions and commits are others than in the entries; '' for none.
+    """Return the changes of versions and commits since the entries, as text, or ''.
 
     ``entries`` as :func:`by_case` returns them.
     """
@@ -203,11 +200,11 @@ def software_since(
 
 
 def gone(benchmarks: Iterable[Benchmark], cases: AbstractSet[str]) -> List[Benchmark]:
-    """Return the entries whose cases are no longer among the node ids of all ``cases``.
+    """Return the entries whose cases are not among the node ids of all ``cases``.
 
-    One that options of the command line changed is not collected without them: it is gone when its
-    bench function is. A command of a benchmarks.yml is collected only where its file was named:
-    without another case of that file nothing is known of it.
+    A case that command-line options changed is not collected without them, so it is gone only if
+    its bench function is. A command of a benchmarks.yml is collected only if its file was named, so
+    it is kept unless another case of that file was collected.
     """
     functions = set(map(without_identifier, cases))
     files = {case.split("::")[0] for case in cases}
@@ -230,16 +227,15 @@ def newest(benchmarks: Iterable[Benchmark]) -> List[Benchmark]:
 
 
 def in_order(benchmarks: Iterable[Benchmark]) -> List[Benchmark]:
-    """Return entries in the order in which a file holds them."""
+    """Return entries in a file's order."""
     return sorted(benchmarks, key=key_of)
 
 
 def replaced(old: Iterable[Benchmark], new: Sequence[Benchmark]) -> List[Benchmark]:
-    """Return ``old`` with ``new`` in place of what the same machine had of the same cases.
+    """Return ``old`` with ``new`` in place of entries of the same cases and machines.
 
-    Also in another configuration: the case's definition has changed, and its old figure would
-    stay for ever. Other cases and other machines keep their entries. A new entry remembers which
-    slow-downs of its case were accepted before.
+    Entries with another configuration are replaced too, because the case's definition has changed.
+    Other cases and machines keep their entries. A new entry keeps its case's accepted slow-downs.
     """
     accepted: Dict[Place, List[Accepted]] = {place_of(one): [] for one in new}
     kept = []
@@ -252,9 +248,9 @@ def replaced(old: Iterable[Benchmark], new: Sequence[Benchmark]) -> List[Benchma
 
 
 def accepting(benchmark: Benchmark, accepted: Sequence[Accepted]) -> Benchmark:
-    """Return an entry that also says which slow-downs of its case were accepted, and why.
+    """Return a copy of an entry with these accepted slow-downs added.
 
-    One that was accepted twice, as by the same promotion once more, is there with its first time.
+    If the same promotion is repeated, a slow-down keeps its first time.
     """
     record = benchmark.record
     own = list(record.accepted)
@@ -271,21 +267,21 @@ def accepting(benchmark: Benchmark, accepted: Sequence[Accepted]) -> Benchmark:
 
 
 def as_promoted(benchmark: Benchmark, name: str) -> Benchmark:
-    """Return an entry that also says of which baseline it became a part."""
+    """Return a copy of an entry that names the baseline it became part of."""
     return with_record(benchmark, replace(benchmark.record, promoted=name))
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What the gate says of one case of two files; a missing one has its name from before."""
+    """The verdict on one case of two files; a missing case has its earlier name."""
 
-    key: Key  # which entry it is of; of a missing case the node id alone
+    key: Key  # of the entry; for a missing case only its node id
     name: str
     verdict: Verdict
 
     @property
     def place(self) -> Place:
-        """Which case it is, and on which machine."""
+        """The case and its machine."""
         return self.key.nodeid, self.key.fingerprint
 
     def as_plain(self) -> Facts:
@@ -300,8 +296,8 @@ def differences(
 ) -> List[Difference]:
     """Compare each entry of ``now``; cases that only ``before`` has are missing.
 
-    A case that options of the command line made is missing only when its bench function is. Without
-    a threshold the change is shown and judged by nothing.
+    A case that command-line options made is missing only if its bench function is. Without a
+    threshold, changes are shown but not judged.
     """
     entries = by_case(before)
     stored = [find(entries, *key_of(benchmark)) for benchmark in now]
@@ -319,7 +315,7 @@ def differences(
 
 
 def exit_code(found: Sequence[Difference], threshold: Optional[float]) -> int:
-    """Return 0, 1 where a case regressed or is missing, 6 where nothing was compared."""
+    """Return 0; 1 if a case regressed or is missing; 6 if nothing was compared."""
     if threshold is None:
         return 0
     kinds = {difference.verdict.kind for difference in found}

@@ -1,10 +1,10 @@
-"""The formats of other tools, in which a report is written too.
+"""Writes a report in the formats of other tools.
 
 - pytest-benchmark: its own JSON; other readers of it (Bencher's adapter ``python_pytest``,
   github-action-benchmark's tool ``pytest``) show seconds per batch only.
 - github-action-benchmark: tool ``customBiggerIsBetter``, a list of name, unit, value, range, extra.
-- bencher: Bencher Metric Format, name -> measure -> value, lower_value, upper_value, where the
-  built-in measures throughput and latency are in operations per second and nanoseconds.
+- bencher: Bencher Metric Format, name -> measure -> value, lower_value, upper_value; the built-in
+  measures throughput and latency are in operations per second and nanoseconds.
 - csv: one row per case.
 """
 
@@ -41,12 +41,12 @@ VERDICT_COLUMNS: Tuple[Tuple[str, str], ...] = (
     ("processes before", "processes_before"),
     ("reasons", "reasons"),
 )
-# What a spreadsheet takes for the start of a formula.
+# Characters that start a formula in a spreadsheet.
 FORMULA = ("=", "+", "-", "@")
 
 
 def csv_with_verdicts(report: Report) -> str:
-    """Return one row per case with all key figures, and what the gate said of it."""
+    """Return one row per case with all key figures and its verdict."""
     headings, fields = zip(*COLUMNS, *VERDICT_COLUMNS)
     return csv_table(headings, map(attrgetter(*fields), report.rows()))
 
@@ -63,7 +63,7 @@ def csv_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 def csv_cell(value: object) -> object:
     """Return a value as a cell that no spreadsheet takes for a formula.
 
-    Control characters become escapes: a carriage return would open a row of its own.
+    Control characters are escaped: a carriage return would start a new row.
     """
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -76,7 +76,7 @@ def csv_cell(value: object) -> object:
 
 
 def pytest_benchmark(document: Document) -> str:
-    """Return the document with what pytest-benchmark knows, and our records without processes."""
+    """Return the document with pytest-benchmark's fields, and our records without processes."""
     alone = [with_record(b, replace(b.record, processes=())) for b in document.benchmarks]
     kept = as_plain(replace(document, benchmarks=alone))
     del kept[NAMESPACE]
@@ -116,7 +116,7 @@ def _shown(value: float) -> str:
 
 
 def bencher(rows: Iterable[CaseRow]) -> str:
-    """Return Bencher Metric Format; a compilation that was reused has no time of its own."""
+    """Return Bencher Metric Format, without the compile time if the compilation was reused."""
     metrics: Dict[str, Dict[str, Dict[str, float]]] = {}
     for row in rows:
         measures = {"throughput": {"value": known(row.throughput)}}

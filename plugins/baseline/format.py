@@ -1,4 +1,4 @@
-"""The form of a baseline file, and what makes one sound: the types of plugins/record/structs.py."""
+"""Reads and checks the format of a baseline file; its types are in plugins/record/structs.py."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from ipubench.plugins.baseline.run_facts import RunFacts
 from ipubench.plugins.record.structs import NAMESPACE, Around, Benchmark, Json, Part, inward
 
 FORMAT: Final = 2
-#: How msgspec ends a message, and what of a path is the same in every benchmark.
+#: The end of msgspec's messages, and the part of a path that is the same in every benchmark.
 PLACE = re.compile(r" - at `\$\.?(.*)`$", re.DOTALL)
 OF_CASE = re.compile(r"benchmarks\[(\d+)\]\.?(?:extra_info\.ipubench(?:\.|$))?(.*)")
-# Of a file, so that it takes at most some 500 MB of memory, whatever it holds.
+# Limits of a file, so that reading it takes at most about 500 MB of memory.
 MOST_BYTES = 64 << 20
 MOST_VALUES = 2_500_000
 
 
 class BaselineError(Exception):
-    """A baseline cannot be used; the message says which file, why and what to do."""
+    """Raised for an unusable baseline; the message names the file, the reason and the remedy."""
 
 
 def check_size(text: str) -> None:
-    """Raise ValueError for a text of more bytes or values than are ever read."""
-    # A character has a byte at least; a comma in a text counts as well.
+    """Raise ValueError for a text with too many bytes or values to read."""
+    # An estimate: a character has at least one byte, and commas in texts count as values.
     if len(text) > MOST_BYTES or sum(map(text.count, ",[{")) > MOST_VALUES:
         raise ValueError(
             f"it has more than {MOST_BYTES >> 20} MiB or {MOST_VALUES:,} values; keep fewer cases "
@@ -37,10 +37,10 @@ def check_size(text: str) -> None:
 
 
 class OurPart(Part, frozen=True):
-    """What is ours in a document."""
+    """Our own part of a document."""
 
     format: Literal[2]
-    #: Of a report: what the runs said beside their measurements.
+    #: In a report: how its runs ended.
     runs: Sequence[RunFacts] = ()
 
 
@@ -54,7 +54,7 @@ class Document(Around, frozen=True, kw_only=True):
     def of(
         cls, around: Around, benchmarks: Sequence[Benchmark], runs: Sequence[RunFacts] = ()
     ) -> Document:
-        """Return a document around benchmarks."""
+        """Return a document with these benchmarks."""
         known = {name: getattr(around, name) for name in Around.__struct_fields__}
         return cls(**known, benchmarks=benchmarks, ipubench=OurPart(FORMAT, runs))
 
@@ -96,7 +96,7 @@ def _name(plain: Json) -> str:
 
 
 def checked(plain: Mapping[str, Json]) -> Document:
-    """Return a document. Raises ValueError that says what is wrong: which case, where, what."""
+    """Return a document. Raises ValueError that names the case, the field and the fault."""
     try:
         document = msgspec.convert(inward(plain), Document)
     except msgspec.ValidationError as error:
@@ -112,7 +112,7 @@ def checked(plain: Mapping[str, Json]) -> Document:
 
 
 def _describe(benchmarks: Any, message: str) -> str:
-    """Return msgspec's message with the case and the place in it first."""
+    """Return msgspec's message, with the case and the field first."""
     found = PLACE.search(message)
     place = found.group(1) if found else ""
     case = ""

@@ -1,4 +1,4 @@
-"""`--history` keeps the runs of many revisions; the command ``history`` shows their trends."""
+"""Keeps runs of many revisions with `--history`; the command ``history`` shows their trends."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ from ipubench.plugins.record.text import (
 from ipubench.plugins.run.results import Recording
 
 FOLDER = Path("baselines", "history")
-# What a run had measured when it ended like this is no point of a trend.
+# A run that ended like this does not count in a trend.
 UNFINISHED = (ExitCode.INTERRUPTED, ExitCode.INTERNAL_ERROR)
 
 
 def keep_run(run: Recording, ended: int) -> None:
-    """Write a file for each machine; a disk that fails is reported and makes the exit code 4.
+    """Write a file for each machine; report a disk error and make the exit code 4.
 
     ``ended``: the exit code so far.
     """
@@ -76,7 +76,7 @@ def keep_run(run: Recording, ended: int) -> None:
         run.closing.append(f"nothing was kept for the history: {why}")
         return
     now = time_stamp()
-    # The hosts of a fleet may be several machines.
+    # The hosts of a fleet may be different machines.
     for ours in by_machine(benchmarks).values():
         path = path_of(config.rootpath / FOLDER, ours, now, str(os.getpid()))
         try:
@@ -91,7 +91,7 @@ def keep_run(run: Recording, ended: int) -> None:
 def path_of(folder: Path, benchmarks: Sequence[Benchmark], moment: str, run: str) -> Path:
     """Return the file that keeps a run: MACHINE/TIME-REVISION-RUN.json in the history's folder.
 
-    ``moment`` is UTC, ISO 8601. ``run`` keeps runs within one second apart.
+    ``moment`` is UTC, ISO 8601. ``run`` distinguishes runs within one second.
     """
     record = benchmarks[0].record
     revision = short_revision(record.git) or "unversioned"
@@ -100,17 +100,17 @@ def path_of(folder: Path, benchmarks: Sequence[Benchmark], moment: str, run: str
 
 
 def slug(fingerprint: str) -> str:
-    """Return a folder's name for a machine: readable, and distinct for distinct fingerprints."""
+    """Return a readable folder name for a machine, different for each fingerprint."""
     words = re.sub(r"[^a-z0-9]+", "-", fingerprint.lower()).strip("-")[:60]
     return f"{words}-{hashlib.sha256(fingerprint.encode(errors='replace')).hexdigest()[:8]}"
 
 
 class Kept(NamedTuple):
-    """What is read of a history."""
+    """The runs read from a history."""
 
     benchmarks: List[Benchmark]
-    runs: int  # how many they are of; each run on a machine is a file
-    notes: List[str]  # what files are unusable
+    runs: int  # the number of files, one for each run and machine
+    notes: List[str]  # on unusable files
 
 
 def read(root: Path, wanted: Callable[[str], bool], last: int) -> Kept:
@@ -135,14 +135,14 @@ def read(root: Path, wanted: Callable[[str], bool], last: int) -> Kept:
         benchmarks += document.benchmarks
         runs += bool(document.benchmarks)
     benchmarks = renamed(benchmarks, names)
-    # A run that was kept as it ended, and again as it was promoted, is one point.
+    # A run that was kept at its end and again when promoted is one point.
     benchmarks.sort(key=lambda one: bool(one.record.promoted))
     points = {(key_of(one), one.record.time): one for one in benchmarks}
     return Kept(list(points.values()), runs, notes)
 
 
 def history(args: Namespace) -> int:
-    """Show the trend of each case, or one run by run, with change points."""
+    """Show the trend of each case, or one trend run by run, with change points."""
     try:
         folder = user_path(args.folder) if args.folder else suite_root() / FOLDER
     except OSError as error:
@@ -165,16 +165,16 @@ def history(args: Namespace) -> int:
 
 
 def nothing_in(folder: Path, part: str, last: int) -> BaselineError:
-    """Return the error of a history of which nothing was read."""
+    """Return the error for a history without matching cases."""
     named = f" with {part!r} in its name" if part else ""
     return BaselineError(
-        f"{folder} holds no case{named} in the last {last} runs of each machine; --last=N looks at "
-        "more, and runs with --history are kept there"
+        f"{folder} has no case{named} in the last {last} runs of each machine; read more runs with "
+        "--last=N, and keep runs there with --history"
     )
 
 
 def with_changes(found: Sequence[Trend]) -> List[Tuple[Trend, List[int]]]:
-    """Return each trend with its change points; none, and one message, without the library."""
+    """Return each trend with its change points; without the library, print why there are none."""
     try:
         return [(trend, trend.changes()) for trend in found]
     except ChangesUnavailable as error:
@@ -183,7 +183,7 @@ def with_changes(found: Sequence[Trend]) -> List[Tuple[Trend, List[int]]]:
 
 
 def trend_overview(trends: Sequence[Tuple[Trend, Sequence[int]]]) -> Iterator[str]:
-    """Yield one line per trend, by machine: its level now, and when it last moved."""
+    """Yield one line per trend, by machine: its current level, and when it last changed."""
     names = names_of_cases([trend for trend, _ in trends])
     for machine, entries in grouped(trends, lambda one: one[0].key.fingerprint).items():
         yield cut_middle(f"{machine} ({counted(len(entries), 'trend')})", terminal_width())
@@ -204,7 +204,7 @@ def trend_overview(trends: Sequence[Tuple[Trend, Sequence[int]]]) -> Iterator[st
 
 
 def trend_details(trend: Trend, changes: Sequence[int]) -> Iterator[str]:
-    """Yield a trend run by run, its change points marked."""
+    """Yield a trend run by run, with its change points marked."""
     yield trend.key.nodeid
     yield f"  {trend.key.fingerprint}, configuration {trend.key.config_hash[:HASH_LENGTH]}"
     rows: List[Tuple[str, ...]] = [

@@ -1,7 +1,7 @@
-"""``promote``: make a run's results the baseline, where the run's own verdicts allow it.
+"""Implements ``promote``, which makes a run's results the baseline if its verdicts allow it.
 
-A case that regressed becomes the baseline only where it is accepted by name and with a reason. The
-reason stays in the case's entry (``accepted`` of its record), in the baseline and in the history.
+A regressed case becomes the baseline only if a person accepts it by name, with a reason. The reason
+stays in the case's entry (``accepted`` of its record), in the baseline and in the history.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from ipubench.plugins.record.structs import Accepted, Benchmark
 from ipubench.plugins.record.text import matches, time_stamp
 from ipubench.plugins.record.verdict import INCONCLUSIVE, MISSING, REGRESSED
 
-#: The exit code where the good cases were promoted and others were not measured well.
+#: The exit code if good cases were promoted but others were disturbed.
 EXIT_INCOMPLETE = 1
-DISTURBED = "not promoted: measure on a quiet machine, or take as measured with --accept"
+DISTURBED = "not promoted: measure again on a quiet machine, or accept them with --accept"
 
 
 @dataclass(frozen=True)
 class Acceptance:
-    """The cases that a person accepts as they are, and why."""
+    """A pattern for cases that a person accepts, and the reason."""
 
     pattern: str
     reason: str
@@ -61,32 +61,32 @@ class Acceptance:
         pattern, _, reason = (part.strip() for part in text.partition("="))
         if not pattern or not reason:
             raise argparse.ArgumentTypeError(
-                f"{text!r} is no PATTERN=REASON, such as '*lstm*=needed for correct gradients'"
+                f"{text!r} is not PATTERN=REASON, such as '*lstm*=needed for correct gradients'"
             )
         return cls(pattern, reason)
 
 
 @dataclass
 class Decision:
-    """What becomes of the cases of a run; of several machines a case is called by its own too."""
+    """What happens to each case of a run; with several machines, names include the machine."""
 
     promoted: List[Benchmark] = field(default_factory=list)
-    #: What may be kept as measured: nobody doubts that the results are right.
+    #: Credible results, which the history keeps.
     proven: List[Benchmark] = field(default_factory=list)
-    #: Regressed, and accepted by nobody.
+    #: Cases that regressed and were not accepted.
     refused: List[str] = field(default_factory=list)
     #: Case -> why its old entry stays.
     left: Dict[str, str] = field(default_factory=dict)
-    #: Cases of which too few processes were left alone: a gate could judge nothing by them.
+    #: Cases with too few undisturbed processes, which a gate could not use.
     disturbed: List[str] = field(default_factory=list)
-    #: Missing, failed or not run: something is wrong with the run.
+    #: Cases that are missing, failed or not run: something is wrong with the run.
     bad: List[str] = field(default_factory=list)
 
 
 def decide(stored: StoredRun, accepted: Sequence[Acceptance], entries: Set[Place]) -> Decision:
-    """Return what becomes of each case on each machine, by what its run said of it.
+    """Return what happens to each case on each machine, given its verdict and outcome.
 
-    ``entries`` are the sound ones of the baseline.
+    ``entries`` are the usable ones of the baseline.
     """
     found = Decision()
     places = [place for run in stored.runs for place in run.places().values()]
@@ -96,7 +96,7 @@ def decide(stored: StoredRun, accepted: Sequence[Acceptance], entries: Set[Place
         nodeid = benchmark.fullname
         place = place_of(benchmark)
         name = names[place]
-        # A run that knows no machine speaks of all.
+        # A run without a machine applies to all.
         said = name if name in runs else nodeid
         kind = runs[said].kind_of(said) if said in runs else ""
         by = [one for one in accepted if matches(one.pattern, nodeid)]
@@ -123,7 +123,7 @@ def decide(stored: StoredRun, accepted: Sequence[Acceptance], entries: Set[Place
 
 
 def _kept(acceptance: Acceptance, run: RunFacts, name: str) -> Accepted:
-    """Return what the entry of an accepted case says for ever."""
+    """Return the acceptance that the case's entry keeps."""
     change = run.verdicts[name].change if name in run.verdicts else None
     return Accepted(acceptance.reason, time_stamp(), change)
 
@@ -142,7 +142,7 @@ def promote(args: Namespace) -> int:
     target = path_of(args.name)
     found = decide(stored, args.accept, store.sound_places(target))
     if args.history is not None:
-        # Where one case may not be promoted, none is.
+        # If one case is refused, none is promoted.
         kept = [] if found.refused else [as_promoted(b, target.stem) for b in found.promoted]
         known = {key_of(benchmark): benchmark for benchmark in [*found.promoted, *kept]}
         document = replace(stored.document, benchmarks=found.proven)
@@ -164,7 +164,7 @@ def promote(args: Namespace) -> int:
 
 
 def _say_the_rest(stored: StoredRun, found: Decision, acceptances: Sequence[Acceptance]) -> int:
-    """Name what was not simply promoted; return the exit code."""
+    """Name the cases that were not simply promoted; return the exit code."""
     stay = left_out(found.left, "whose entries stay as they were")
     disturbed = left_out(dict.fromkeys(found.disturbed, "disturbed"), DISTURBED)
     lines = [f"  {line}" for line in (*stay, *disturbed)]
@@ -178,10 +178,10 @@ def _say_the_rest(stored: StoredRun, found: Decision, acceptances: Sequence[Acce
 
 
 def _keep_history(document: Document, known: Dict[Key, Benchmark], folder: str) -> List[str]:
-    """Keep what was measured as a run of the history, a file for each machine; say where.
+    """Write the measured cases into the history, a file for each machine; return lines on it.
 
-    Also what is not promoted: a trend is of what was measured. ``known``: what is known of those
-    that are.
+    Includes cases that are not promoted, because a trend shows all measurements. ``known``: the
+    promoted entries.
     """
     try:
         root = user_path(folder) if folder else suite_root() / history.FOLDER

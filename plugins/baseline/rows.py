@@ -1,4 +1,4 @@
-"""What a report is made of: a document of results, what the gate said, and one row per case."""
+"""The data of a report: a document of results, the verdicts, and one row per case."""
 
 from __future__ import annotations
 
@@ -47,34 +47,34 @@ from ipubench.plugins.record.verdict import (
 )
 
 CHANGED = ("regressed", "failed", "missing", "inconclusive", "incomparable", "improved", "new")
-MOST_NOISY = 5  # cases named
-MOST_JOINED = 300  # characters of what many shards were compared with
+MOST_NOISY = 5  # names in a line
+MOST_JOINED = 300  # characters of the baselines of many shards
 
 
 @dataclass
 class Report:
-    """One run or several, or stored documents, as the files of a report show it.
+    """One or more runs or stored documents, as the files of a report show them.
 
-    A case is called by its node id, and by its machine too where it ran on several.
+    A case's name is its node id, plus its machine if it ran on several.
     """
 
-    #: In pytest-benchmark's format, as a baseline holds it; of each case on each machine one entry.
+    #: In a baseline's format, with one entry for each case and machine.
     document: Document
-    #: Case -> what the gate said; missing cases too.
+    #: Case -> verdict, including missing cases.
     verdicts: Dict[str, Verdict] = field(default_factory=dict)
     #: Case -> passed, failed, skipped.
     outcomes: Dict[str, str] = field(default_factory=dict)
     #: Case -> why it did not pass, in one line.
     reasons: Dict[str, str] = field(default_factory=dict)
-    #: Case -> where its time went.
+    #: Case -> its operations.
     profiles: Dict[str, Profile] = field(default_factory=dict)
-    #: Case -> the stored entry that it was compared with, as far as it is known.
+    #: Case -> the stored entry that it was compared with, if known.
     before: Dict[str, Benchmark] = field(default_factory=dict)
-    #: Cases that were selected and of which nothing is known.
+    #: Selected cases without an outcome.
     not_run: List[str] = field(default_factory=list)
-    #: Cases of the baseline that a later comparison did not find, as nobody had selected them.
+    #: Cases of the baseline that were not selected, when it is compared later.
     unselected: int = 0
-    #: What is wrong with the runs themselves, a sentence each.
+    #: Problems of the runs themselves, one sentence each.
     problems: List[str] = field(default_factory=list)
     #: What it was compared with, or ''.
     baseline: str = ""
@@ -84,9 +84,9 @@ class Report:
     started: Optional[float] = None  # seconds since 1970
     ended: Optional[float] = None
     interrupted: bool = False
-    #: The runs that it is made of; they go into its baseline.json.
+    #: The runs in the report; its baseline.json stores them.
     runs: Sequence[RunFacts] = ()
-    #: Place -> what the case is called.
+    #: Place -> the case's name.
     names: Dict[Place, str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -95,9 +95,9 @@ class Report:
 
     @classmethod
     def of(cls, document: Document, runs: Sequence[RunFacts]) -> Report:
-        """Return a report of what some runs measured, which shows their own verdicts.
+        """Return a report of some runs with their own verdicts.
 
-        A case of several runs on one machine is shown as it ended worst.
+        If several runs on one machine have a case, the report shows its worst outcome.
         """
         report = cls(document, runs=in_time(runs))
         named = [run.named(report.names) for run in report.runs]
@@ -112,7 +112,7 @@ class Report:
         return report
 
     def _describe(self) -> None:
-        """Say of the runs together what a report says of one."""
+        """Set the fields that describe all runs together."""
         self.baseline = _joined(run.baseline for run in self.runs)
         self.gate = _joined(run.gate for run in self.runs if run.baseline) or NO_GATE
         self.command = _joined(run.command for run in self.runs)
@@ -121,21 +121,21 @@ class Report:
         self.interrupted = any(run.interrupted for run in self.runs)
         for run in self.runs:
             trouble = run.trouble()
-            # Of one run alone the headline says that it was interrupted.
+            # The headline already mentions the interruption of a single run.
             if trouble and not (run.interrupted and len(self.runs) == 1):
                 named = not run.name or trouble.startswith(f"{run.name} ")
                 self.problems.append(trouble if named else f"{run.name}: {trouble}")
 
     @property
     def ended_badly(self) -> bool:
-        """Whether a run ended early or otherwise not well, beside how its cases ended."""
+        """Whether a run ended early or has another problem besides its cases."""
         return bool(self.problems) or self.interrupted
 
     def judge(self, verdicts: Mapping[str, Verdict]) -> None:
-        """Keep the verdicts of a comparison that was made later.
+        """Set the verdicts of a later comparison.
 
-        Where the runs say what they selected, a case of which there is no result is missing only if
-        it passed: else it failed, was skipped or not run, or was not selected, which is counted.
+        If the selection is known, a case without a result is missing only if it passed. Otherwise
+        it failed, was skipped, was not run, or was not selected; the last ones are counted.
         """
         selected = {case for run in self.runs for case in run.selected}
         known = bool(self.runs) and all(run.selected for run in self.runs)
@@ -151,10 +151,10 @@ class Report:
                 self.verdicts[name] = verdict
 
     def keep_compared(self, find: Callable[[Benchmark], Optional[Benchmark]]) -> None:
-        """Keep the stored entry of each case that was compared with one, which ``find`` returns."""
+        """Keep the stored entry of each compared case, which ``find`` returns."""
         for name, benchmark in self.measured().items():
             entry = find(benchmark)
-            # Of another machine, say, it would not belong beside these rounds.
+            # Rounds of another machine, for example, must not be shown next to these.
             verdict = self.verdicts.get(name)
             if entry is not None and verdict is not None and verdict.change is not None:
                 self.before[name] = entry
@@ -164,7 +164,7 @@ class Report:
         return {self.names[place_of(b)]: b for b in self.document.benchmarks}
 
     def rows(self) -> List[CaseRow]:
-        """Return a row per measured case, then those that failed unmeasured or are missing."""
+        """Return a row per measured case, then rows of cases without a result."""
         measured = self.measured()
         rows = [
             self._completed(name, benchmark.fullname, row_of(benchmark, self.verdicts.get(name)))
@@ -180,7 +180,7 @@ class Report:
         return rows
 
     def _completed(self, name: str, nodeid: str, row: CaseRow) -> CaseRow:
-        """Add how a case ended, and what the gate said of it."""
+        """Return a row with the case's outcome and verdict added."""
         verdict = self.verdicts.get(name)
         kind = MEASURED if verdict is None else verdict.kind
         reasons = [] if verdict is None else reasons_of(verdict)
@@ -189,7 +189,7 @@ class Report:
             reasons = [*filter(None, [self.reasons.get(name, "")]), *reasons]
         elif name in self.not_run:
             kind, reasons = NOT_RUN, ["its run ended before its test", *reasons]
-        # What tells the case of one machine from that of another.
+        # The machine is part of the name if there are several.
         machine = name[len(nodeid) :]
         row = dataclasses.replace(
             row,
@@ -228,9 +228,9 @@ def _joined(values: Iterable[str]) -> str:
 
 
 def exit_code(report: Report, rows: Sequence[CaseRow]) -> int:
-    """Return what a report means for CI: 0, 1 where a case or a run is bad or nothing ran, 6, or 4.
+    """Return a report's exit code: 0; 1 if a case or a run is bad or nothing ran; 6; or 4.
 
-    6: a gate was asked for and nothing was compared. 4: a run left nothing that can be read.
+    6: there is a gate, but nothing was compared. 4: a run left no readable results.
     """
     if any(run.problem for run in report.runs):
         return EXIT_USAGE
@@ -244,9 +244,9 @@ def exit_code(report: Report, rows: Sequence[CaseRow]) -> int:
 
 
 def named(rows: Sequence[CaseRow]) -> List[CaseRow]:
-    """Return the rows with names that tell them apart.
+    """Return the rows with distinct names.
 
-    A case that measured nothing is called by its test: its identifier may be a number.
+    A case without a result gets its test's name, because its identifier may be a mere number.
     """
     names = distinct_names(
         {row.id: name_of_test(row.id) if row.throughput is None else row.name for row in rows}
@@ -255,21 +255,19 @@ def named(rows: Sequence[CaseRow]) -> List[CaseRow]:
 
 
 def reasons_of(verdict: Verdict) -> List[str]:
-    """Return in words what else a verdict says: other metrics that changed, its reasons, and what
-    the test itself says differently.
-    """
+    """Return the rest of a verdict as texts: other metrics, reasons, changed extra_info."""
     also = [one for one in verdict.also if one.kind != PASS]
     changed = [f"{one.metric}: {change_text(one)}" for one in also if change_text(one)]
     return [*changed, *dict.fromkeys([*verdict.reasons, *verdict.extra_info])]
 
 
 def change_text(verdict: Union[Verdict, JudgedMetric]) -> str:
-    """Return the change with its interval, where that is known; '' where nothing was compared."""
+    """Return the change with its interval, if known; '' if nothing was compared."""
     return in_words(verdict.change, verdict.low, verdict.high)
 
 
 def in_words(change: Optional[float], low: Optional[float], high: Optional[float]) -> str:
-    """Return a change with its interval, where that is known; '' where nothing was compared."""
+    """Return a change as text, with its interval if known; '' for None."""
     if change is None:
         return ""
     text, interval = percent(change, sign=True), interval_text(low, high)
@@ -284,13 +282,13 @@ def interval_text(low: Optional[float], high: Optional[float]) -> str:
 
 
 def counts(rows: Sequence[CaseRow]) -> Dict[str, int]:
-    """Return how many rows there are of each kind, in the order a reader wants them."""
+    """Return the number of rows of each kind, most important first."""
     found = collections.Counter(row.kind for row in rows)
     return {kind: found[kind] for kind in KINDS if found[kind]}
 
 
 def headline(report: Report, rows: Sequence[CaseRow]) -> str:
-    """Return the one sentence that says how the run ended."""
+    """Return a sentence on how the run ended."""
     numbers = [f"{count} {kind}" for kind, count in counts(rows).items()]
     text = f"{counted(len(rows), 'case')}: {', '.join(numbers) or 'none'}"
     if report.baseline:
@@ -302,7 +300,7 @@ def headline(report: Report, rows: Sequence[CaseRow]) -> str:
 
 
 def conclusion(report: Report, rows: Sequence[CaseRow]) -> str:
-    """Return what matters most in a few words: what is wrong, or that nothing is."""
+    """Return the conclusion in a few words: what is wrong, or that nothing is."""
     found = counts(rows)
     wrong = [f"{found[kind]} {kind}" for kind in BAD if kind in found and kind != REGRESSED]
     cases = counted(len(rows), "case")
@@ -333,7 +331,7 @@ def _slower(bad: Sequence[CaseRow], cases: str) -> str:
 
 
 def _of_the_runs(report: Report) -> str:
-    """Return what a sentence about all cases must not leave out."""
+    """Return the end of a sentence about all cases: problems of the runs."""
     text = "; the run was interrupted" if report.interrupted and len(report.runs) < 2 else ""
     if report.problems:
         which = f"{len(report.problems)} of {len(report.runs)} runs"
@@ -345,7 +343,7 @@ def _of_the_runs(report: Report) -> str:
 
 
 def own_noise(verdicts: Iterable[Tuple[str, Union[Verdict, CaseRow]]]) -> str:
-    """Return the line that names the cases whose own noise allows more than the gate, or ''.
+    """Return a line that names the cases whose noise allows more than the gate, or ''.
 
     ``verdicts``: names of cases with their verdicts, or rows.
     """
@@ -360,16 +358,16 @@ def own_noise(verdicts: Iterable[Tuple[str, Union[Verdict, CaseRow]]]) -> str:
     names = some_of([f"{name} {percent(allowed)}" for allowed, name in found], MOST_NOISY)
     subject = counted(len(found), "case is", "cases are")
     whose = "its" if len(found) == 1 else "their"
-    return f"{subject} allowed more than the gate, by {whose} own noise: {names}"
+    return f"{subject} allowed more than the gate, because of {whose} own noise: {names}"
 
 
 def place(verdict: Union[Verdict, CaseRow, None]) -> Tuple[int, float]:
-    """Return where a verdict, or a row, stands among others: by its kind, then by its change."""
+    """Return a sort key for a verdict or a row: its kind, then its change."""
     if verdict is None or verdict.kind not in KINDS:
         return len(KINDS), 0.0
     return KINDS.index(verdict.kind), verdict.change or 0.0
 
 
 def by_change(rows: Sequence[CaseRow]) -> List[CaseRow]:
-    """Return the rows with the worst first, and equals in the run's order."""
+    """Return the rows, worst first; equals keep the run's order."""
     return sorted(rows, key=place)

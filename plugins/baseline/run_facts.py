@@ -1,7 +1,7 @@
-"""What runs say beside their measurements: how their cases ended, and how they ended themselves.
+"""How runs and their cases ended: what a report needs besides the measurements.
 
-A journal says it in its lines. A report's ``baseline.json`` carries it, so that
-what one shard found is in the report of all: the top-level key ``ipubench`` has it as ``runs``.
+They come from a journal's lines. A report's ``baseline.json`` stores them under the top-level key
+``ipubench``, as ``runs``, so that a report of all shards includes what each one found.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ipubench.plugins.record.structs import Moment, Part, Profile
 from ipubench.plugins.record.verdict import UNJUDGED, Verdict
 
 FAILED, NOT_RUN, MEASURED = "failed", "not run", "measured"
-#: How a case can end, in the order in which a reader wants to hear of it.
+#: How a case can end, most important first.
 KINDS = (
     "regressed",
     FAILED,
@@ -30,23 +30,23 @@ KINDS = (
     MEASURED,
 )
 BAD = ("regressed", FAILED, "missing", NOT_RUN)
-#: Of a test that ended so, or never did, nobody knows whether the result is right.
+#: The result of a test that ended like this, or did not end, may be wrong.
 UNPROVEN = (FAILED, NOT_RUN, "skipped")
-#: pytest's for Ctrl-C, and a shell's for SIGTERM.
+#: Exit codes: pytest's for Ctrl-C, and a shell's for SIGTERM.
 EXITS_OF_INTERRUPTED = (2, 143)
 NO_GATE = "no gate"
 
 
 class RunFacts(Part, frozen=True, omit_defaults=False):
-    """What one run says beside its measurements. Cases are named by their node ids."""
+    """How one run and its cases ended. Cases are named by their node ids."""
 
-    #: Where it was read: a journal, a document, or the folder of a shard.
+    #: Its source: a journal, a document, or the folder of a shard.
     name: str = ""
     command: str = ""
     #: Seconds since 1970.
     started: Optional[Moment] = None
     ended: Optional[Moment] = None
-    #: Its cases; those that an earlier part of a resumed run has done included.
+    #: Its cases, including those that an earlier part of a resumed run has done.
     selected: Sequence[str] = []
     #: Case -> passed, failed, skipped.
     outcomes: Mapping[str, str] = {}
@@ -54,16 +54,16 @@ class RunFacts(Part, frozen=True, omit_defaults=False):
     reasons: Mapping[str, str] = {}
     #: Missing cases too.
     verdicts: Mapping[str, Verdict] = {}
-    #: Case -> where its time went (plugins/compare/explain.py).
+    #: Case -> its operations (plugins/compare/explain.py).
     profiles: Mapping[str, Profile] = {}
     #: Case -> the fingerprint of the device that it was measured on.
     machines: Mapping[str, str] = {}
-    #: What it was compared with, or ''; and what judged it.
+    #: What it was compared with, or ''; and its gate.
     baseline: str = ""
     gate: str = NO_GATE
-    #: None where the run never said how it ended.
+    #: None if the run did not record its end.
     exit_code: Optional[int] = None
-    #: Why nothing is known of it, or ''.
+    #: Why it could not be read, or ''.
     problem: str = ""
 
     @property
@@ -79,7 +79,7 @@ class RunFacts(Part, frozen=True, omit_defaults=False):
         )
 
     def cases(self) -> List[str]:
-        """Return every case that it says something of."""
+        """Return every case that it mentions."""
         return list(dict.fromkeys([*self.selected, *self.outcomes, *self.verdicts]))
 
     def kind_of(self, nodeid: str) -> str:
@@ -95,13 +95,13 @@ class RunFacts(Part, frozen=True, omit_defaults=False):
         return MEASURED if outcome == "passed" else outcome
 
     def trouble(self) -> str:
-        """Return what is wrong with the run itself, beside its cases; '' where nothing is."""
+        """Return the problem of the run itself, apart from its cases, or ''."""
         if self.problem:
             return self.problem
         done = sum(nodeid in self.outcomes for nodeid in self.selected)
         far = f"{done} of {len(self.selected)} cases had ended"
         if self.exit_code is None:
-            return f"the run has no end: its process was killed; {far}"
+            return f"the run did not end: its process was killed; {far}"
         if self.interrupted:
             return f"the run was interrupted; {far}"
         bad = any(self.kind_of(nodeid) in BAD for nodeid in self.cases())
@@ -115,7 +115,7 @@ class RunFacts(Part, frozen=True, omit_defaults=False):
         return self.called({case: "" if case in gone else case for case in self.cases()})
 
     def called(self, names: Mapping[str, str]) -> RunFacts:
-        """Return the run with other names of its cases; without those whose name is ''."""
+        """Return the run with new names for its cases, without those whose name is ''."""
 
         def called(part: Mapping[str, Value]) -> Dict[str, Value]:
             return {names[case]: value for case, value in part.items() if names.get(case)}
@@ -131,11 +131,11 @@ class RunFacts(Part, frozen=True, omit_defaults=False):
         )
 
     def named(self, names: Mapping[Place, str]) -> RunFacts:
-        """Return the run with what its cases are called where they ran."""
+        """Return the run with its cases named by their places."""
         return self.called({case: names[place] for case, place in self.places().items()})
 
     def places(self) -> Dict[str, Place]:
-        """Return case -> where it ran or was to run: its place."""
+        """Return case -> its place: the machine that ran it or should have."""
         known = set(self.machines.values())
         only = known.pop() if len(known) == 1 else ""
         here = {*self.selected, *self.outcomes}
@@ -146,12 +146,12 @@ class RunFacts(Part, frozen=True, omit_defaults=False):
 
 
 def lost(name: str, problem: str) -> RunFacts:
-    """Return the run of a shard that left nothing that can be read."""
+    """Return a run for a shard without readable results."""
     return RunFacts(name=name, problem=problem)
 
 
 def in_time(runs: Iterable[RunFacts]) -> List[RunFacts]:
-    """Return runs in the order in which they started; one run that is there twice comes once."""
+    """Return runs in order of their start, without duplicates."""
     found: List[RunFacts] = []
     for run in sorted(runs, key=lambda run: run.started or 0.0):
         if run not in found:
@@ -160,9 +160,9 @@ def in_time(runs: Iterable[RunFacts]) -> List[RunFacts]:
 
 
 def superseded(runs: Iterable[RunFacts]) -> List[RunFacts]:
-    """Return runs of which the last in which a case has ended alone speaks of it."""
+    """Return runs without superseded cases: only the last run that finished a case keeps it."""
     ordered = in_time(runs)
-    # Case -> machine -> the last run in which it has ended there; '' is any machine.
+    # Case -> machine -> the last run that finished it there; '' is any machine.
     last: Dict[str, Dict[str, int]] = {}
     for number, run in enumerate(ordered):
         places = run.places()
@@ -181,15 +181,15 @@ def superseded(runs: Iterable[RunFacts]) -> List[RunFacts]:
 
 
 def _last(ended: Mapping[str, int], machine: str, number: int) -> int:
-    """Return the last run in which a case has ended on a machine; ``number`` where none has."""
+    """Return the last run that finished a case on a machine, or ``number``."""
     found = [run for other, run in ended.items() if not machine or other in ("", machine)]
     return max(found, default=number)
 
 
 def worst_run(runs: Sequence[RunFacts]) -> Dict[str, RunFacts]:
-    """Return case -> the run in which it ended worst: what one shard found wrong stays wrong.
+    """Return case -> the run with its worst outcome: a problem in one shard remains.
 
-    Of several runs, oldest first, in which it ended alike the last, whose figures are shown.
+    Among equal outcomes, the last run wins, whose figures are shown. ``runs``: oldest first.
     """
     found: Dict[str, RunFacts] = {}
     for run in runs:

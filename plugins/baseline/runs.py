@@ -1,4 +1,4 @@
-"""Stored runs: a journal, a document, or a folder with them, read with suspicion."""
+"""Reads stored runs: a journal, a document, or a folder with them. The files are not trusted."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class StoredRun(NamedTuple):
 def read_run(path: Path) -> StoredRun:
     """Return what is in a journal or a document, or in a folder with one. Raises BaselineError.
 
-    Of several journals in a folder the later one says how a case ended: the folder is one shard's.
+    A folder belongs to one shard: of several journals in it, the later one wins.
     """
     if store.kind(path) == FOLDER:
         return _read_folder(path)
@@ -58,7 +58,7 @@ def read_run(path: Path) -> StoredRun:
 
 
 def _read_folder(folder: Path) -> StoredRun:
-    store.listed(folder)  # which says why a folder cannot be read
+    store.listed(folder)  # raises if the folder cannot be read
     try:
         journals = journal.journals(folder)
     except OSError as error:
@@ -96,7 +96,7 @@ def _run_of(path: Path, lines: Lines) -> StoredRun:
     """Return the run of a journal's lines. Raises BaselineError."""
     first = lines[0] if lines else None
     if not isinstance(first, RunLine):
-        raise BaselineError(f"{path} is not the journal of a run; results/ has those of this suite")
+        raise BaselineError(f"{path} is not the journal of a run; look for run-*.jsonl in results/")
     if first.format > journal.FORMAT:
         raise BaselineError(
             f"the run {path} has format {first.format}, this version reads up to "
@@ -105,19 +105,19 @@ def _run_of(path: Path, lines: Lines) -> StoredRun:
     results = SessionResults.of(lines)
     for case, why in results.damaged.items():
         raise BaselineError(
-            f"the run {path} is damaged: {case}: {why}; the same command with --resume measures "
-            "what is damaged anew"
+            f"the run {path} is damaged: {case}: {why}; repeat the command with --resume to "
+            "measure the damaged cases again"
         )
     benchmarks = measured(results)
     revision = benchmarks[-1].record.git if benchmarks else None
     run = facts_of(results, str(path), journal.shown_command(first.command))
-    # What pytest-benchmark would say is in each record.
+    # Each record has what pytest-benchmark would add.
     around = Around(commit_info={"id": revision})
     return StoredRun(Document.of(around, benchmarks), [replace(run, started=first.started)])
 
 
 def facts_of(results: SessionResults, name: str, command: str) -> RunFacts:
-    """Return what a run's results say; its ``end`` says the rest, where it has ended."""
+    """Return the facts about a run from its results, including its end if it has one."""
     end = results.end
     missing = {nodeid: Verdict(MISSING) for nodeid in end.missing}
     return RunFacts(
@@ -137,7 +137,7 @@ def facts_of(results: SessionResults, name: str, command: str) -> RunFacts:
 
 
 def joined(stored: Sequence[StoredRun]) -> StoredRun:
-    """Return several as one; of one case on one machine the newest result stays."""
+    """Return several runs as one; the newest result of a case on a machine wins."""
     benchmarks = [benchmark for one in stored for benchmark in one.benchmarks]
     benchmarks.sort(key=lambda benchmark: benchmark.record.time)
     entries = {key_of(benchmark): benchmark for benchmark in benchmarks}

@@ -1,4 +1,4 @@
-"""Stored results as text for the command line."""
+"""Formats stored results for the command line."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def overview(benchmarks: Sequence[Benchmark]) -> Iterator[str]:
 
 
 def details(benchmark: Benchmark) -> Iterator[str]:
-    """Yield all that matters of one entry."""
+    """Yield the details of one entry."""
     record = benchmark.record
     rate = throughput_of(benchmark)
     latency = record.latency
@@ -113,7 +113,7 @@ def details(benchmark: Benchmark) -> Iterator[str]:
     ]
     for one in record.accepted:
         change = f"{percent(one.change, sign=True)}, " if one.change is not None else ""
-        # Several of one day each have their line.
+        # One line each, even for several on the same day.
         facts.append((f"accepted {when(one.time)[:10]}", f"{change}{one.reason}"))
     yield benchmark.fullname
     width = max(len(name) for name, _ in facts) + 2

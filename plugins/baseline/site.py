@@ -1,8 +1,7 @@
-"""``ipubench-baseline site DIR``: the trends of the history as pages, which any web server serves.
+"""Implements ``ipubench-baseline site DIR``, which writes the history's trends as web pages.
 
-index.html says what changed lately and lists every trend; each case has a page of its own, with a
-chart and a table of its runs for each machine and configuration. The pages need no network, and
-open from disk too.
+index.html shows the latest changes and lists every trend. Each case has a page with a chart and a
+table of its runs for each machine and configuration. The pages need no network and open from disk.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from ipubench.plugins.baseline.trends import Trend, level_changes, levels, names
 from ipubench.plugins.record.text import name_of_test, percent, rate_text, without_identifier
 from ipubench.plugins.web.templates import is_installed, render, script
 
-#: Of what changed lately, on the front page.
+#: Limits of the latest changes on the front page.
 MOST_EVENTS = 50
 NO_LIBRARIES = "the site needs jinja2: pip install 'ipubench[report]'"
 COLUMNS = (
@@ -37,7 +36,7 @@ COLUMNS = (
     ("runs", "runs", True),
     ("machine", "machine", False),
 )
-#: Of the runs of a trend.
+#: Columns of a trend's runs.
 POINT_COLUMNS = (
     ("run (UTC)", "when", False),
     ("revision", "revision", False),
@@ -47,7 +46,7 @@ POINT_COLUMNS = (
     ("change of level", "change", True),
     ("what was decided", "decided", False),
 )
-#: Keys of a line that its filters use.
+#: Keys of a row that the filters use.
 FILTERED = ("id", "function", "name", "machine", "kind")
 
 Marked = Tuple[Trend, List[int]]
@@ -80,10 +79,10 @@ def site(args: Namespace) -> int:
 
 
 def pages(found: Sequence[Marked], runs: int, commits: str = "") -> Iterator[Tuple[str, str]]:
-    """Yield name and text of each file. Raises ImportError without jinja2.
+    """Yield the name and the text of each file. Raises ImportError without jinja2.
 
-    ``runs``: how many runs the trends are made of.
-    ``commits``: address of a commit, with {} in place of its number; '' for no links.
+    ``runs``: the number of runs in the trends.
+    ``commits``: the address of a commit, with {} in place of its number; '' for no links.
     """
     yield "site.css", script("style.css", "site.css")
     yield "index.js", script("table.js", "index.js")
@@ -94,10 +93,10 @@ def pages(found: Sequence[Marked], runs: int, commits: str = "") -> Iterator[Tup
 
 
 def address_of_commits(text: str) -> str:
-    """Return --commits=ADDRESS as it is given. Raises ArgumentTypeError."""
+    """Return a valid --commits=ADDRESS unchanged. Raises ArgumentTypeError."""
     if not text.startswith(("https://", "http://")) or "{}" not in text:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no address of a commit, such as https://example.org/project/commit/{{}}"
+            f"{text!r} is not an address like https://example.org/project/commit/{{}}"
         )
     return text
 
@@ -166,7 +165,7 @@ def _row(trend: Trend, changes: Sequence[int], names: Mapping[str, str]) -> Dict
         "runs": len(trend.points),
         "level": rate_text(level),
         "unit": trend.unit,
-        **_told(change),
+        **_change_fields(change),
         "changed": "" if moment is None else f"{moment.revision} {when(moment.time)}".strip(),
         "sorted_by": {
             "name": name,
@@ -182,7 +181,7 @@ def _row(trend: Trend, changes: Sequence[int], names: Mapping[str, str]) -> Dict
 def _events(
     found: Sequence[Marked], commits: str, names: Mapping[str, str]
 ) -> Iterator[Dict[str, Any]]:
-    """Yield what happened: changes of level, and slow-downs that somebody accepted."""
+    """Yield events: changes of level and accepted slow-downs."""
     for trend, changes in found:
         common = {
             "case": names[trend.key.nodeid],
@@ -199,7 +198,7 @@ def _events(
                 "time": point.time,
                 "revision": point.revision,
                 "commit": _commit(point.revision, commits),
-                **_told(change),
+                **_change_fields(change),
                 "why": point.accepted,
             }
 
@@ -213,7 +212,7 @@ def _case(nodeid: str, ours: Sequence[Marked], commits: str) -> str:
         points: List[Dict[str, Any]] = [
             {
                 **dataclasses.asdict(point),
-                **_told(marks.get(index)),
+                **_change_fields(marks.get(index)),
                 "when": moments[point.time],
                 "rate": rate_text(point.throughput),
                 "interval": _interval(point.low, point.high),
@@ -257,12 +256,12 @@ def _moments(times: Iterable[str]) -> Dict[str, str]:
 
 
 def anchor_of(trend: Trend) -> str:
-    """Return the name of a trend on its case's page: machine, configuration and unit."""
+    """Return the anchor of a trend on its case's page: machine, configuration and unit."""
     return slug(json.dumps([trend.key.fingerprint, trend.key.config_hash, trend.unit]))[-8:]
 
 
-def _told(change: Optional[float]) -> Dict[str, str]:
-    """Return a change in words, and which colour it has."""
+def _change_fields(change: Optional[float]) -> Dict[str, str]:
+    """Return a change as text, and its colour."""
     if change is None:
         return {"change": "", "kind": ""}
     return {"change": percent(change, sign=True), "kind": "faster" if change > 0 else "slower"}
@@ -275,7 +274,7 @@ def _names(nodeid: str) -> Tuple[str, str]:
 
 
 def _where(nodeid: str, names: Mapping[str, str]) -> str:
-    """Return what stands before the name of a case: its function, and its file where it is said."""
+    """Return the prefix of a case's name: its function and, if shown, its file."""
     called = names[nodeid]
     return without_identifier(nodeid) if called == nodeid else called.partition("[")[0]
 
@@ -287,6 +286,6 @@ def _interval(low: Optional[float], high: Optional[float]) -> str:
 
 
 def _commit(revision: str, commits: str) -> str:
-    """Return the address of a commit, '' where none is known."""
+    """Return the address of a commit, or ''."""
     number = revision.partition("-")[0]
     return commits.replace("{}", number) if commits and number else ""

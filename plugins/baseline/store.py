@@ -1,4 +1,4 @@
-"""Baseline files: where they are, reading one or a finished run, changing one under its lock."""
+"""Finds, reads and changes baseline files; changes hold a file lock."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ MOST_NAMES = 10
 
 
 def baseline_path(name: str, root: Path) -> Path:
-    """Return the file that ``--baseline=NAME`` means: a value with a slash is a path.
+    """Return the file for ``--baseline=NAME``; a value with a slash is a path.
 
-    A name may end in the file's own ``.json``. Raises BaselineError where that path is of no use.
+    A name may end in ``.json``. Raises BaselineError if the path cannot be used.
     """
     if "/" in name or "\\" in name:
         try:
@@ -56,7 +56,7 @@ def baseline_path(name: str, root: Path) -> Path:
 
 
 def path_text(path: Path, root: Path) -> str:
-    """Return a path as a run shows it: from the project's folder on, where it is in that."""
+    """Return a path as text, relative to the project's folder if it is inside."""
     try:
         return str(path.relative_to(root))
     except ValueError:
@@ -64,12 +64,12 @@ def path_text(path: Path, root: Path) -> str:
 
 
 def exists(path: Path) -> bool:
-    """Tell whether a file or a folder is there. Raises BaselineError where that cannot be seen."""
+    """Return whether a file or a folder exists. Raises BaselineError if that is unreadable."""
     return bool(kind(path))
 
 
 def kind(path: Path) -> str:
-    """Return what is there, as ``kind_of``. Raises BaselineError where that cannot be seen."""
+    """Return the kind of a path, as ``kind_of``. Raises BaselineError if it is unreadable."""
     try:
         return kind_of(path)
     except OSError as error:
@@ -77,15 +77,15 @@ def kind(path: Path) -> str:
 
 
 def baselines_in(folder: Path) -> List[Path]:
-    """Return the baselines in a folder, by name. Raises BaselineError where it cannot be read."""
+    """Return the baselines in a folder, sorted. Raises BaselineError if it cannot be read."""
     return [path for path in listed(folder) if path.suffix == SUFFIX]
 
 
 def listed(folder: Path) -> List[Path]:
-    """Return what a folder holds, by name; nothing where there is no folder.
+    """Return the contents of a folder, sorted; nothing if it does not exist.
 
-    What begins with a dot is left out: locks, and half a file of a process that was killed. Raises
-    BaselineError where the folder cannot be read: a pattern of pathlib then finds nothing.
+    Skips names that begin with a dot: locks, and partial files of killed processes. Raises
+    BaselineError if the folder cannot be read; pathlib's glob would just find nothing.
     """
     try:
         names = sorted(os.listdir(str(folder)))
@@ -97,13 +97,13 @@ def listed(folder: Path) -> List[Path]:
 
 
 def check_writable(path: Path) -> None:
-    """See whether a baseline can be written, of which nothing is made. Raises BaselineError."""
+    """Raise BaselineError if a baseline cannot be written. Leaves nothing behind."""
     target = _target(path)
     try:
         check_folder_writable(next(folder for folder in target.parents if folder.exists()))
     except OSError as error:
         raise BaselineError(
-            f"the baseline {path} cannot be written: {error.strerror or error}; name another "
+            f"the baseline {path} cannot be written: {error.strerror or error}; choose another "
             "place with --baseline-save=PATH"
         ) from error
 
@@ -114,25 +114,25 @@ def load_all(path: Path) -> List[Benchmark]:
 
 
 def entries_in(path: Path) -> List[Benchmark]:
-    """Return the entries of a baseline, none where there is no file. Raises BaselineError."""
+    """Return the entries of a baseline; none without a file. Raises BaselineError."""
     return load_all(path) if exists(path) else []
 
 
 def sound_places(path: Path) -> Set[Place]:
-    """Return which cases have an entry to judge by, and of which machine. Raises BaselineError.
+    """Return the cases and machines of usable entries. Raises BaselineError.
 
-    By an entry that others disturbed nothing is ever judged, so there is no reason to keep it.
+    A disturbed entry is never used for a verdict, so there is no reason to keep it.
     """
     return {place_of(entry) for entry in entries_in(path) if not why_disturbed(entry)}
 
 
 def load_document(path: Path, wanted: Callable[[str], bool] = lambda nodeid: True) -> Document:
-    """Return a whole file, checked; only the ``wanted`` cases of it.
+    """Return the ``wanted`` cases of a file, after checking it.
 
-    Raises BaselineError for a file that cannot be trusted.
+    Raises BaselineError for a damaged file.
     """
     try:
-        # Some editors begin a file with a mark, which is none of JSON's.
+        # Some editors begin a file with a byte order mark, which JSON lacks.
         text = read_bytes(path, MOST_BYTES).decode("utf-8-sig")
     except FileNotFoundError:
         raise BaselineError(
@@ -150,10 +150,10 @@ def _others(path: Path) -> str:
 
 
 def save(path: Path, document: Document) -> None:
-    """Put what a run measured into a baseline; raises BaselineError where that cannot be done.
+    """Add a run's results to a baseline. Raises BaselineError.
 
-    The run's cases replace what the same machine had of them; all else in the file stays. How the
-    run ended is no part of a baseline.
+    The run's cases replace those of the same machine; everything else in the file stays. A baseline
+    does not store how the run ended.
     """
     new = [complete(one) for one in document.benchmarks]
     change(path, lambda old: replaced(old, new), document)
@@ -164,11 +164,11 @@ def change(
     rule: Callable[[Sequence[Benchmark]], List[Benchmark]],
     around: Optional[Around] = None,
 ) -> None:
-    """Replace a file's entries by ``rule(entries)`` while no other process changes it.
+    """Replace a file's entries by ``rule(entries)`` under its lock.
 
-    What surrounds the entries (machine_info and the like) is the file's own, or ``around``, with
-    which the file need not exist. Numbers that JSON has not become null. Raises BaselineError, also
-    for entries that could not be read again.
+    The other top-level fields (machine_info and so on) come from ``around``, else from the file;
+    with ``around`` the file need not exist. NaN and infinity become null. Raises BaselineError,
+    also for entries that could not be read back.
     """
     path = _target(path)
     with _locked(path):
@@ -179,7 +179,7 @@ def change(
 
 
 def write(path: Path, document: Document) -> None:
-    """Write a whole file of its own, whatever was there; raises BaselineError as ``change``."""
+    """Write a file, replacing what was there. Raises BaselineError as :func:`change` does."""
     path = _target(path)
     with _writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -194,19 +194,19 @@ def write(path: Path, document: Document) -> None:
 
 
 def _target(path: Path) -> Path:
-    """Return the file that a path leads to: a symbolic link stays, and its file is changed.
+    """Return the target of a path: a symbolic link stays, and its target is changed.
 
     Raises BaselineError.
     """
     if not path.name:
-        raise BaselineError(f"{path} names no file; give a baseline a name")
-    # Not Path.resolve, which before Python 3.13 fails where links lead to each other.
+        raise BaselineError(f"{path} does not name a file; give the baseline a name")
+    # Not Path.resolve, which fails on circular links before Python 3.13.
     return Path(os.path.realpath(str(path)))
 
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock beside a file: changes read, change and write, so two would lose one."""
+    """Hold a file's lock: a change reads and then writes, so two at once would lose one."""
     path = _target(path)
     lock = path.with_name(f".{path.name}.lock")
     with contextlib.ExitStack() as stack:

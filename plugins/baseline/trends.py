@@ -1,8 +1,8 @@
-"""The trend of each case over many runs, and where its level has changed.
+"""Computes the trend of each case over many runs, and its change points.
 
-Change points are those of PELT (Killick, Fearnhead and Eckley, JASA 107, 2012) from the library
-ruptures, with the absolute loss, under which a level is a median. A level has three runs at least,
-of which most must agree: one bad run is no change, two in a row are.
+Change points come from PELT (Killick, Fearnhead and Eckley, JASA 107, 2012) in the library
+ruptures, with the absolute loss, which makes a level a median. A level has at least three runs, and
+most of them must agree: one bad run is not a change, but two in a row are.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ipubench.plugins.record.structs import Benchmark, Facts
 from ipubench.plugins.record.text import distinct_names, name_of_test
 
 LEAST_RUNS_OF_A_LEVEL = 3
-#: A case whose runs agree better than this still moves with the machine.
+#: The least noise to assume: the machine moves even a case whose runs agree better.
 SMALLEST_NOISE = 0.005
 #: See :func:`penalty`.
 PENALTY_FACTOR = 2.0
@@ -30,10 +30,10 @@ MAD_OF_NORMAL = 0.6745
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """One run of a case: when (UTC, ISO 8601), of which revision, items per second.
+    """One run of a case: its time (UTC, ISO 8601), its revision, items per second.
 
-    ``low``, ``high``: its 95 % interval, between the processes where there are several.
-    ``accepted``: why a person accepted that the case became slower in this run, or ''.
+    ``low``, ``high``: its 95 % interval, between processes if there are several.
+    ``accepted``: why a person accepted a slow-down in this run, or ''.
     ``promoted``: the baseline that the run became, or ''.
     """
 
@@ -61,7 +61,7 @@ class Trend:
 
 
 def trends_of(benchmarks: Sequence[Benchmark]) -> List[Trend]:
-    """Return the trends, by machine and case; equal configuration, device and unit form one."""
+    """Return the trends, by machine and case, one for each configuration, device and unit."""
     ordered = sorted(benchmarks, key=lambda run: run.record.time)
     groups = grouped(ordered, lambda run: (key_of(run), run.record.throughput.unit))
     found = [Trend(key, unit, tuple(map(_point, runs))) for (key, unit), runs in groups.items()]
@@ -69,13 +69,13 @@ def trends_of(benchmarks: Sequence[Benchmark]) -> List[Trend]:
 
 
 def names_of_cases(trends: Sequence[Trend]) -> Dict[str, str]:
-    """Return what to call each case: its test, or its node id where two files have such a test."""
+    """Return a name for each case: its test's, or its node id if two files have such a test."""
     return distinct_names({trend.key.nodeid: name_of_test(trend.key.nodeid) for trend in trends})
 
 
 def _point(benchmark: Benchmark) -> Point:
     record = benchmark.record
-    # Of several slow-downs that an entry remembers, the last is this run's own.
+    # An entry may keep several accepted slow-downs; only the last belongs to this run.
     reasons = [f"accepted: {one.reason}" for one in record.accepted[-1:]]
     throughput = throughput_of(benchmark)
     return Point(
@@ -91,14 +91,14 @@ def _point(benchmark: Benchmark) -> Point:
 
 
 def levels(trend: Trend, changes: Sequence[int]) -> List[Tuple[int, float]]:
-    """Return each level of a trend: the index of its first run, and its runs' median."""
+    """Return the levels of a trend: the index of the first run, and the runs' median."""
     edges = [0, *changes, len(trend.points)]
     rates = [point.throughput for point in trend.points]
     return [(here, median(rates[here:after])) for here, after in zip(edges, edges[1:])]
 
 
 def level_changes(trend: Trend, changes: Sequence[int]) -> Dict[int, float]:
-    """Return the relative change of level of each run that begins one: medians of both levels."""
+    """Return index -> relative change for each run that begins a level (ratio of medians)."""
     found = levels(trend, changes)
     steps = zip(found, found[1:])
     return {start: rate / before - 1 for (_, before), (start, rate) in steps}
@@ -125,24 +125,24 @@ def as_dict(trend: Trend, changes: Sequence[int]) -> Facts:
 
 
 class ChangesUnavailable(Exception):
-    """The library is not installed; the message says how to get it."""
+    """Raised if the library ruptures is missing; the message has the command to install it."""
 
 
 def noise(values: Sequence[float]) -> float:
-    """Return the standard deviation of a series around its level, steps and outliers aside.
+    """Return the standard deviation of a series around its level, ignoring steps and outliers.
 
-    From the median absolute difference of neighbours, of which a step is only one (von Neumann's
-    idea, made robust): divided by that of normal values, and by sqrt(2) for a difference of two.
+    Uses the median absolute difference of neighbours, as a step affects only one of them (von
+    Neumann's idea, made robust), divided by that of normal values and by sqrt(2).
     """
     differences = [abs(b - a) for a, b in zip(values, values[1:])]
     return max(SMALLEST_NOISE, median(differences) / MAD_OF_NORMAL / math.sqrt(2))
 
 
 def penalty(values: Sequence[float]) -> float:
-    """Return what one more level must save in absolute deviations: 2 sigma log(n).
+    """Return how much another level must save in absolute deviations: 2 sigma log(n).
 
-    sigma log(n) is the penalty of Schwarz's criterion (Yao, Statistics and Probability Letters 6,
-    1988), which has sigma^2 log(n) for squared deviations, in the unit of absolute ones. The factor
+    Schwarz's criterion (Yao, Statistics and Probability Letters 6, 1988) has the penalty
+    sigma^2 log(n) for squared deviations; sigma log(n) has the unit of absolute ones. The factor
     was chosen by simulation, see docs/how-to/baselines.md.
     """
     return PENALTY_FACTOR * noise(values) * math.log(len(values))

@@ -41,14 +41,14 @@ from ipubench.plugins.run.lines import CountLine
 from ipubench.plugins.selection.selected import case_of
 from ipubench.plugins.state import Run
 
-#: The kinds of a verdict, the worst first; of two the worse one is that of the case.
+#: The kinds of a verdict, worst first; a case gets the worse of two.
 WORST_FIRST = (REGRESSED, INCONCLUSIVE, INCOMPARABLE, IMPROVED, PASS, UNJUDGED)
 NO_COUNTS = "the baseline has no instructions of it: save it with --count=instructions"
 NOT_COUNTED = "its instructions are not judged: add --count=instructions"
 
 
 def prepare(run: Run) -> None:
-    """Choose how to count, before anything runs. Raises UsageError if nothing can."""
+    """Choose a way to count before anything runs. Raises UsageError if there is none."""
     config, option = run.config, options_of(run.config)
     if not (counts(config) and measures(config)) or only_tests(config):
         return
@@ -62,13 +62,13 @@ def prepare(run: Run) -> None:
         raise pytest.UsageError(f"{flag}: --profile measures nothing; leave one of them out")
     if run.selection.device not in ("cpu", "fake"):
         raise pytest.UsageError(
-            f"{flag}: nobody counts the instructions of the device {run.selection.device}; choose "
+            f"{flag} cannot count the instructions of the device {run.selection.device}; choose "
             "--device=cpu"
         )
     if alone(config) and option.baseline_save is not None:
         raise pytest.UsageError(
             "--gate=instructions takes no times, which --baseline-save stores: save the baseline "
-            "in a run of its own, with --count=instructions"
+            "in a separate run, with --count=instructions"
         )
     way = ways.choose(_way_before(run))
     if not way:
@@ -91,7 +91,7 @@ def _why_timed(run: Run, counting: Counting, nodeid: str) -> str:
 
 
 def _way_before(run: Run) -> str:
-    """Return how the baseline's instructions were counted, to count them in the same way."""
+    """Return how the baseline's instructions were counted, so that this run uses the same way."""
     entries = [] if run.baseline is None else run.baseline.entries
     found = (Counts.of_record(entry.record.instructions) for entry in entries)
     return next((str(one.how.get("by", "")) for one in found if one is not None), "")
@@ -123,7 +123,7 @@ def count_cases(run: Run, items: Sequence[pytest.Item]) -> None:
 
 
 def _count(counting: Counting, names: Sequence[str]) -> None:
-    """Count cases in one more process, on both sides at once."""
+    """Count cases in another process, on both sides at once."""
     others = [Side(there, names) for there in counting.there]
     for other in others:
         other.start()
@@ -154,7 +154,7 @@ class Side(threading.Thread):
             self._found = {name: CountedCase(uncountable=str(error)) for name in self._names}
 
     def result(self) -> Dict[str, CountedCase]:
-        """Return what was counted, at its end."""
+        """Wait for the end; return the counts."""
         self.join()
         return self._found
 
@@ -188,7 +188,7 @@ def _judgement(
     threshold: Optional[float],
     benchmark: Optional[Benchmark] = None,
 ) -> Judgement:
-    """Return what the counts of a case say; its reason if they say nothing."""
+    """Return the judgement on a case's counts, with a reason if they cannot be judged."""
     now = counting.of(nodeid)
     before, record = _before(run, counting, nodeid, benchmark)
     if before is None:
@@ -201,7 +201,7 @@ def _judgement(
 
 
 def _on_one_machine(now: Record, before: Record) -> Record:
-    """Return a record without what matters to times alone: the machine, its canary, its threads."""
+    """Return a record without the facts that affect only times: machine, canary, threads."""
     conditions = {**now.conditions}
     for name in ("affinity", "omp_num_threads"):
         conditions.pop(name, None)
@@ -211,11 +211,11 @@ def _on_one_machine(now: Record, before: Record) -> Record:
 
 
 def keep_counts(run: Run, nodeid: str) -> None:
-    """Put the counts of a case that has been measured into the run's results."""
+    """Add the counts of a measured case to the run's results."""
     counting = run.counting
     if counting is None:
         return
-    if nodeid not in counting.counted:  # a test that turned out to measure
+    if nodeid not in counting.counted:  # a plain test that measures something
         with run.spent.during("count"):
             _count(counting, [nodeid])
     for found in counting.counted[nodeid]:
@@ -227,7 +227,7 @@ def keep_counts(run: Run, nodeid: str) -> None:
 
 
 def is_counted_alone(run: Run, nodeid: str) -> bool:
-    """Whether a case has no times that could be judged."""
+    """Return whether a case has no times to judge."""
     counting = run.counting
     return counting is not None and counting.alone and counting.replaces_times(nodeid)
 
@@ -263,7 +263,7 @@ def with_counts(
 
 
 def joined(timed: Verdict, kind: str, also: Tuple[JudgedMetric, ...]) -> Verdict:
-    """Return a verdict on times with one on counts: the worse of both is the case's.
+    """Return the verdict on times combined with that on counts: the worse one wins.
 
     Where times cannot be compared, or nothing judges them, the counts decide.
     """
@@ -276,7 +276,7 @@ def joined(timed: Verdict, kind: str, also: Tuple[JudgedMetric, ...]) -> Verdict
 
 
 def functions_that_grew(run: Run, nodeid: str) -> List[GrownFunction]:
-    """Return the functions of compiled code whose instructions grew, if that is known."""
+    """Return the functions of compiled code whose instructions grew, if known."""
     counting = run.counting
     if counting is None:
         return []

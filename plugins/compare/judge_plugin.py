@@ -72,7 +72,7 @@ def _judge(run: Run, item: pytest.Item, measured: Measured) -> List[str]:
 
 
 def _judge_times(run: Run, item: pytest.Item, measured: Measured) -> Optional[Verdict]:
-    """Measure a case in as many processes as are wanted; return what its times say."""
+    """Measure a case in as many processes as are wanted; return the verdict on its times."""
     config, nodeid = run.config, measured.benchmark.fullname
     wanted = processes_wanted(config) - 1
     most = wanted or max(options_of(config).gate_cap, LEAST_FRESH)

@@ -64,9 +64,9 @@ def inconclusive_fails(policy: Optional[Policy], given: Optional[str]) -> bool:
 
 
 def thresholds_of(policy: Optional[Policy], item: pytest.Item) -> Dict[str, float]:
-    """Return metric -> what a case may lose, by the policy, its marker and ``--gate``.
+    """Return a case's threshold for each timed metric, from the policy, its marker and ``--gate``.
 
-    Of what is timed: a case that is counted alone has none.
+    Empty if only the case's instructions are counted.
     """
     found = _limits(policy, item)
     found.pop(INSTRUCTIONS, None)
@@ -77,7 +77,7 @@ def thresholds_of(policy: Optional[Policy], item: pytest.Item) -> Dict[str, floa
 
 
 def count_threshold_of(policy: Optional[Policy], item: pytest.Item) -> Optional[float]:
-    """Return what the instructions of a case may grow by; None where they are not judged."""
+    """Return the threshold of a case's instructions; None if they are not judged."""
     return _limits(policy, item).get(INSTRUCTIONS)
 
 

@@ -67,16 +67,16 @@ def growth(
     """
     copy = usual_copy(before)
     disturbed = [one for one in disturbed if same_copy(one, copy)]
-    beside = _costs(disturbed, canary)
-    if len(beside) < LEAST_DISTURBED:
+    disturbed_costs = _log_costs(disturbed, canary)
+    if len(disturbed_costs) < LEAST_DISTURBED:
         return None
     lost = [sample.lost or 0.0 for sample in disturbed]
     most = MOST_LOST * max(lost)
     now = [one for one in now if same_copy(one, copy) and (one.lost or 0.0) <= most]
-    usual, found = _costs(before, canary), _costs(now, canary)
+    usual, found = _log_costs(before, canary), _log_costs(now, canary)
     if not usual or len(found) < LEAST_FRESH:
         return None
-    explained = max(beside) - fmean(usual)
+    explained = max(disturbed_costs) - fmean(usual)
     if min(one.lost or 0.0 for one in now) < LEAST_LOST * min(lost):
         explained = max(0.0, explained)
     explained += UNSEEN
@@ -85,6 +85,6 @@ def growth(
     return Growth(beyond, allowed, level)
 
 
-def _costs(side: Sequence[Process], canary: bool) -> List[float]:
+def _log_costs(side: Sequence[Process], canary: bool) -> List[float]:
     """Return the log of the CPU seconds per item, for each process that has them."""
     return [log_seconds(one.cpu_seconds, one, canary) for one in side if one.cpu_seconds]

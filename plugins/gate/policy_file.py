@@ -58,7 +58,7 @@ class Policy:
     default: Rule = field(default_factory=Rule)
     cases: Tuple[Tuple[str, Rule], ...] = ()
     gate: GateLimits = NO_LIMITS
-    #: What instructions may grow by if nothing else is said; None: they are not counted.
+    #: The default threshold of instructions; None: they are not counted.
     instructions: Optional[float] = None
     inconclusive: str = PASSES
     extra_info: Tuple[str, ...] = ()

@@ -130,7 +130,7 @@ class CountMeter(CallMeter):
     def _note(self, count: Callable[[], Counted]) -> None:
         """Write a count, or the reason why there is none, into the journal."""
         try:
-            with pytest_benchmark_adapter.garbage_as_told(self.benchmark) as without_gc:
+            with pytest_benchmark_adapter.garbage_collection_as_set(self.benchmark) as without_gc:
                 counted = count()
             if uses_a_gpu():
                 raise Uncountable("it uses a GPU, whose instructions cannot be counted")

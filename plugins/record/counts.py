@@ -1,4 +1,4 @@
-"""The instructions that a call of a case takes, in each process that counted them."""
+"""The instructions of a call of a case, in each process that counted them."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Mapping, Optional, Sequence, Tuple
 from ipubench.plugins.record.structs import CountedCase, Facts, Instructions
 from ipubench.plugins.record.text import percent
 
-#: The counts of a countable case differ by no more between processes of equal code.
+#: The largest difference between processes of equal code for a countable case.
 LARGEST_SPREAD = 0.005
 UNIT = "instructions/call"
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Instructions a call of one case, in each process that counted them."""
+    """The instructions per call of one case, in each process that counted them."""
 
     values: Tuple[float, ...] = ()
-    reason: str = ""  # why it is uncountable, if it is known without a second process
+    reason: str = ""  # why it is uncountable, if one process suffices to know
     how: Facts = field(default_factory=dict)
     functions: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of_processes(cls, found: Sequence[CountedCase]) -> Counts:
-        """Return what several processes counted."""
+        """Return the counts of several processes."""
         return cls(
             tuple(one.per_call for one in found if one.per_call is not None),
             next((one.uncountable for one in found if one.uncountable), ""),
@@ -41,7 +41,7 @@ class Counts:
         return cls(tuple(found.processes), found.uncountable, found.how, found.functions)
 
     def for_record(self) -> Instructions:
-        """Return what a record has of them."""
+        """Return the counts in a record."""
         return Instructions(
             self.values,
             self.value if self.values else None,

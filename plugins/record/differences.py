@@ -70,7 +70,7 @@ def differences(now: Record, before: Record) -> List[str]:
     if now.config_hash != before.config_hash:
         options, old_options = (unnamed_options(one) for one in (now, before))
         changed = _changed(options, old_options)
-        # A case that was renamed has another name in its configuration, and so another hash.
+        # A renamed case has another name in its configuration, so its hash differs too.
         same_name = now.effective_options.get("name") == before.effective_options.get("name")
         if changed or same_name:
             found.append(f"another configuration ({', '.join(changed) or 'hash differs'})")
@@ -88,7 +88,7 @@ def differences(now: Record, before: Record) -> List[str]:
 
 
 def unnamed_options(record: Record) -> Facts:
-    """Return the options that a configuration's hash is of, without the name of the case."""
+    """Return the options in a configuration's hash, without the case's name."""
     return {key: value for key, value in record.effective_options.items() if key != "name"}
 
 

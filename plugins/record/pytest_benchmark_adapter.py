@@ -116,11 +116,11 @@ class Recorded(BenchmarkFixture):
 
     _measure: Callable[[Any, Callable[[], Any]], Any]
     _itself: Callable[[Any, Callable[[], Any]], Any]
-    #: The most calls that ``pedantic`` makes, each by ``each(function)``; 0: as the test says.
+    #: The most calls of ``pedantic``, each made by ``each(function)``; 0: the test's own number.
     most_calls = 0
-    calls = 0  # that it is about to make
+    calls = 0  # about to be made
     each: Callable[[Callable[[], Any]], Any]
-    #: What ``pedantic`` with a setup was given: it can be called as often as is wanted.
+    #: The arguments of ``pedantic`` with a setup, which can be called any number of times.
     repeatable: Optional[CallStep] = None
 
     def __call__(self, function_to_benchmark: Any, *args: Any, **kwargs: Any) -> Any:
@@ -151,7 +151,7 @@ class Recorded(BenchmarkFixture):
         return use() if in_loop is None else in_loop.run_in_thread(use)
 
     def _one_by_one(self, args: Any, named: Dict[str, Any]) -> Tuple[Any, Dict[str, Any]]:
-        """Return arguments of ``pedantic`` with which it makes few calls, each by ``each``."""
+        """Return arguments of ``pedantic`` for few calls, each made by ``each``."""
         named = {**dict(zip(PEDANTIC, args)), **named}
         rounds = named.get("rounds", 1)
         if isinstance(rounds, int):  # else its error
@@ -171,7 +171,7 @@ class Recorded(BenchmarkFixture):
 
 
 def _with_setup(benchmark: Any, given: Any, named: Any) -> Optional[CallStep]:
-    """Return what ``pedantic`` is to measure, if it has a setup, which makes calls independent."""
+    """Return the step of ``pedantic``, if it has a setup, which makes calls independent."""
     arguments = inspect.signature(pedantic).bind(benchmark, *given, **named).arguments
     setup = arguments.get("setup")
     if setup is None or benchmark.disabled:
@@ -197,10 +197,10 @@ def make_recorded(
 
 
 @contextlib.contextmanager
-def garbage_as_told(benchmark: Any) -> Iterator[bool]:
-    """Collect no garbage where the test or the command line wants none; gives whether that is so.
+def garbage_collection_as_set(benchmark: Any) -> Iterator[bool]:
+    """Disable garbage collection if the test or the command line does; yield whether it is off.
 
-    As ``benchmark.disable_gc`` and ``--benchmark-disable-gc`` say.
+    The settings are ``benchmark.disable_gc`` and ``--benchmark-disable-gc``.
     """
     off = bool(benchmark._disable_gc)
     was_on = gc.isenabled()

@@ -26,7 +26,7 @@ def median_ranks(n: int) -> Optional[Tuple[int, int]]:
     """Return the ranks (from 0) of the order statistics that enclose the median.
 
     Distribution-free: the number of values below the median is binomial(n, 1/2); each tail keeps
-    at most (1 - CONFIDENCE) / 2 (Conover, Practical Nonparametric Statistics, 3.2). None where n
+    at most (1 - CONFIDENCE) / 2 (Conover, Practical Nonparametric Statistics, 3.2). None if n
     is too small for any such pair (below 6 at 95%).
     """
     low, below = -1, _binomial(n, 0)

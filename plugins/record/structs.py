@@ -198,7 +198,7 @@ class GrownFunction(Part, frozen=True):
 
 
 class CountedCase(Part, frozen=True):
-    """What one process counted of a case: instructions a call, or why there is no count.
+    """One process's count for a case: instructions per call, or why there is none.
 
     ``calls``: how many were counted; ``how`` has to be the same for two counts to be compared.
     ``multiplexed``: for which share of the time others had the performance unit.
@@ -213,7 +213,7 @@ class CountedCase(Part, frozen=True):
 
 
 class Instructions(Part, frozen=True):
-    """The instructions of a call, in each process that counted them; ``functions``: of the first.
+    """The instructions of a call, for each process; ``functions`` come from the first.
 
     ``spread`` is the relative difference between the largest and the least count.
     """

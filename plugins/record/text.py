@@ -105,7 +105,7 @@ def minute_of(stamp: float) -> str:
 
 
 def cut_middle(text: str, width: int) -> str:
-    """Return a text in at most ``width`` columns, cut in the middle, as ends tell names apart."""
+    """Return a text in at most ``width`` columns, cut in the middle, where names differ least."""
     if len(text) <= width:
         return text
     head = (width - 2) // 2
@@ -234,7 +234,7 @@ def percentage(text: str) -> float:
 
 
 class GateLimits(NamedTuple):
-    """What ``--gate`` allows of throughput and of instructions; None where it says nothing."""
+    """The thresholds of ``--gate`` for throughput and instructions; None if not given."""
 
     throughput: Optional[float] = None
     instructions: Optional[float] = None
@@ -253,7 +253,7 @@ NO_LIMITS = GateLimits()
 
 
 def gate_limits(text: str) -> Tuple[Optional[float], Optional[float]]:
-    """Return what ``2%``, ``instructions:1%`` or both of these allow, as an argparse type."""
+    """Return the thresholds in ``2%``, ``instructions:1%`` or both, as an argparse type."""
     found: Dict[str, float] = {}
     for part in text.split(","):
         name, colon, value = part.strip().rpartition(":")

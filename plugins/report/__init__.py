@@ -1,4 +1,4 @@
-"""What people read at the end: terminal, HTML, Markdown, CI.
+"""Reports on a run: terminal, HTML, Markdown, CI.
 
-``python -m ipubench.plugins.report`` makes the files later.
+``python -m ipubench.plugins.report`` makes the files from stored results.
 """

@@ -1,4 +1,4 @@
-"""Makes one report of stored results: of a run, or of all shards of one.
+"""Makes one report from stored results, of one run or of all its shards.
 
 python -m ipubench.plugins.report RUN... --out=DIR [--baseline=NAME] [--gate=2%]
 
@@ -32,7 +32,7 @@ DEFAULT_GATE = 0.02
 
 
 def main(words: Optional[List[str]] = None) -> int:
-    """Make the files of a report from stored results; return the exit code."""
+    """Write a report on stored results; return the exit code."""
     parser = Parser(
         prog="python -m ipubench.plugins.report", description="Make a report of stored results."
     )
@@ -78,9 +78,9 @@ def main(words: Optional[List[str]] = None) -> int:
 
 
 def read_all(paths: Sequence[Path]) -> StoredRun:
-    """Return all runs as one; one that cannot be read is lost, and stays a part of the whole.
+    """Return all runs as one; an unreadable run counts as lost.
 
-    Raises BaselineError where none can be read.
+    Raises BaselineError if no run can be read.
     """
     found: List[StoredRun] = []
     problems: List[str] = []
@@ -94,7 +94,7 @@ def read_all(paths: Sequence[Path]) -> StoredRun:
             problems.append(str(error))
             lost_runs.append(lost(str(path), str(error)))
             continue
-        # A shard is known by the path that was given for it.
+        # Name a shard by its given path.
         named = len(one.runs) == 1
         runs = [replace(run, name=str(path)) for run in one.runs] if named else one.runs
         found.append(StoredRun(one.document, runs))
@@ -105,9 +105,9 @@ def read_all(paths: Sequence[Path]) -> StoredRun:
 
 
 def stored_report(paths: Sequence[Path], before: Optional[Path], threshold: float) -> Report:
-    """Return a report of stored results with their own verdicts. Raises BaselineError.
+    """Return a report on stored results with their own verdicts. Raises BaselineError.
 
-    Runs without any are compared with the baseline ``before``, where there is one.
+    Runs without verdicts are compared with the baseline ``before``, if given.
     """
     document, runs = read_all(paths)
     now = newest(document.benchmarks)
@@ -134,7 +134,7 @@ def stored_report(paths: Sequence[Path], before: Optional[Path], threshold: floa
 
 
 def _baseline(text: str) -> Path:
-    """Return the file of a baseline, which is named as for pytest."""
+    """Return the file of a baseline, named as for pytest's options."""
     try:
         return store.baseline_path(given(text), suite_root())
     except BaselineError as error:

@@ -1,4 +1,4 @@
-"""The files of a report: what is written, and where it cannot be."""
+"""Writes the files of a report."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from ipubench.plugins.report.page import page
 from ipubench.plugins.web.templates import is_installed
 
 NO_LIBRARIES = "reports need jinja2: pip install 'ipubench[report]'"
-#: Whoever gives a name with one of these wants a file.
+#: A name that ends like this means a file, not a folder.
 FILE_SUFFIXES = (".html", ".htm", ".md", ".csv", ".json")
 
 
 class ReportError(Exception):
-    """A report cannot be written; the message says why and what to do."""
+    """Raised if a report cannot be written; the message has the reason and the remedy."""
 
 
 def check(folder: Path) -> None:
-    """Make the folder and see whether files can be written there. Raises ReportError."""
+    """Create the folder and check that it is writable. Raises ReportError."""
     if not is_installed():
         raise ReportError(NO_LIBRARIES)
     if folder.suffix in FILE_SUFFIXES and not folder.is_dir():
@@ -54,9 +54,9 @@ def check(folder: Path) -> None:
 
 
 def write(report: Report, folder: Path) -> List[str]:
-    """Write all files of a report, each in one step; return their names.
+    """Write all files of a report atomically; return their names.
 
-    Raises ReportError when all that can be written is, where something could not.
+    If some cannot be written, writes the others and then raises ReportError.
     """
     texts: Dict[str, Callable[[], str]] = {
         "report.html": lambda: page(report),
@@ -78,7 +78,7 @@ def write(report: Report, folder: Path) -> List[str]:
 
 
 def _sound(report: Report) -> List[CaseRow]:
-    """Return the rows of credible results: other tools' files cannot say that one may be wrong."""
+    """Return the rows of credible results, because other tools' files cannot mark doubtful ones."""
     return [
         row
         for row in report.rows()
@@ -91,7 +91,7 @@ def _sound(report: Report) -> List[CaseRow]:
 
 @contextlib.contextmanager
 def _noted(problems: List[str], name: str) -> Iterator[None]:
-    """Note why a file could not be written, so that none costs the others or the run's table."""
+    """Record why a file could not be written, so that the others and the table still are."""
     try:
         yield
     except BaselineError as error:
@@ -105,14 +105,14 @@ def _noted(problems: List[str], name: str) -> Iterator[None]:
 
 
 def _save(report: Report, path: Path) -> None:
-    """Write this report's credible cases, and none that an earlier report left in the file."""
+    """Write this report's credible cases, without those of an earlier report in the file."""
     benchmarks = report.document.benchmarks
     credible = [complete(b) for b in benchmarks if not b.record.implausible]
     store.write(path, Document.of(report.document, credible, report.runs))
 
 
 def append_summary(report: Report) -> None:
-    """Append the summary to the file that a GitHub job shows. Raises ReportError."""
+    """Append the summary to the GitHub job's summary file. Raises ReportError."""
     path = os.environ.get("GITHUB_STEP_SUMMARY")
     if not path:
         return

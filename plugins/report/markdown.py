@@ -1,4 +1,4 @@
-"""summary.md: a comment for a pull request, or a job's summary."""
+"""Writes summary.md, for a comment on a pull request or a job's summary."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED, UNJUDGED, how
 from ipubench.plugins.report import profiles, published
 from ipubench.plugins.web.templates import render
 
-# A comment on GitHub ends at 65,536 characters, one on GitLab at a million.
+# GitHub limits a comment to 65,536 characters, GitLab to a million.
 LARGEST = 60_000
 LARGEST_ENVIRONMENT = 5_000
 MOST_PROBLEMS = 20  # of runs
@@ -43,14 +43,14 @@ MARKS = {
     "improved": "🟢",
     UNJUDGED: "⚪",
 }
-#: Columns of text.
+#: Columns of text, aligned to the left.
 LEFT = ("case", "verdict", "why", "engine")
-#: What is cut where the summary is too long, the first first.
+#: What to shorten if the summary is too long, in this order.
 CUT = ("rows", "profiles", "changed")
 
 
 def markdown(report: Report) -> str:
-    """Return the summary: the verdict, what changed, the rest folded; 60 kB at most."""
+    """Return the summary: conclusion, changes, the rest folded; at most 60 kB."""
     rows = named(report.rows())
     changed = by_change([row for row in rows if row.kind in CHANGED])
     compared = any(row.change is not None for row in rows)
@@ -75,7 +75,7 @@ def markdown(report: Report) -> str:
 
 
 def _mark(report: Report, rows: Sequence[CaseRow]) -> str:
-    """Return the colour of the whole: of the worst case, or of what is wrong with the runs."""
+    """Return the overall colour: that of the worst case or of the runs' problems."""
     if report.ended_badly:
         return "🔴"
     if exit_code(report, rows) == EXIT_NOTHING_COMPARED:
@@ -84,7 +84,7 @@ def _mark(report: Report, rows: Sequence[CaseRow]) -> str:
 
 
 def _fitting(values: Dict[str, Any]) -> str:
-    """Return the summary with as much in it as a comment holds."""
+    """Return the summary, shortened to fit into a comment."""
     shown = {part: len(values[part]) for part in CUT}
     while True:
         some = {part: values[part][:most] for part, most in shown.items()}
@@ -128,7 +128,7 @@ def _full(row: CaseRow) -> Facts:
 
 
 def change_of(row: CaseRow) -> str:
-    """Return the change of a row with its interval; '' where nothing was compared."""
+    """Return the change of a row with its interval; '' if nothing was compared."""
     return in_words(row.change, row.change_low, row.change_high)
 
 
@@ -141,7 +141,7 @@ def _time(milliseconds: Optional[float]) -> str:
 
 
 def _environment(report: Report) -> List[Tuple[str, str]]:
-    """Return the facts of the environment, as many as a small part of a comment holds."""
+    """Return facts of the environment, limited to a small part of a comment."""
     found: List[Tuple[str, str]] = []
     groups = environment(report.document)
     size = 0

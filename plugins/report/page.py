@@ -1,4 +1,4 @@
-"""report.html: one file that opens from disk, without a network."""
+"""Writes report.html: one file that opens from disk, without a network."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from ipubench.plugins.report.markdown import change_of
 from ipubench.plugins.report.profiles import shown
 from ipubench.plugins.web.templates import render, script
 
-# Of a process; beyond this many every n-th is shown, so that the file stays small.
+# Rounds per process; with more, only every n-th is shown, so that the file stays small.
 MOST_ROUNDS = 300
 # Keys of a row that the charts and the filters use.
 CHART_KEYS = (
@@ -65,7 +65,7 @@ CHART_KEYS = (
     "load",
 )
 FILTERS = (("kind", "Verdict"), ("framework", "Framework"), ("mode", "Mode"), ("data", "Data"))
-# Heading, key by which the column sorts, whether it holds numbers.
+# Heading, sort key, whether the column has numbers.
 COLUMNS: Tuple[Tuple[str, str, bool], ...] = (
     ("case", "name", False),
     ("change", "change", True),
@@ -126,10 +126,9 @@ def _columns(rows: Sequence[CaseRow]) -> List[Tuple[str, str, bool]]:
 
 
 def _charted(rows: Sequence[CaseRow]) -> List[Facts]:
-    """Return what the charts use of each row.
+    """Return the data for the charts, per row.
 
-    ``panel``: whose rates it may be drawn among. A function may be the name of one for training
-    too, and of one in another file.
+    ``panel`` names the chart of a row: its function, plus mode or file if names are not distinct.
     """
     panels = [row.function + (f", {row.mode}" if row.mode else "") for row in rows]
     owners = [f"{row.file}::{panel}" for row, panel in zip(rows, panels)]
@@ -141,7 +140,7 @@ def _charted(rows: Sequence[CaseRow]) -> List[Facts]:
 
 
 def _overview(report: Report) -> Dict[str, str]:
-    """Return what was measured where and when."""
+    """Return the facts about the run: machine, time, comparison."""
     groups = environment(report.document)
     facts = {
         "device": groups.get("device", {}).get("name"),
@@ -167,14 +166,14 @@ def duration(seconds: float) -> str:
 
 
 def _values(rows: Sequence[CaseRow], key: str) -> List[str]:
-    """Return what a column can be filtered by."""
+    """Return the values that a column can be filtered by."""
     return sorted({str(getattr(row, key)) for row in rows if getattr(row, key)})
 
 
 def _line(row: CaseRow) -> Facts:
-    """Return a row of the table: its texts, its cells, and what each column sorts it by.
+    """Return a row of the table: its texts, its cells, and the sort value of each column.
 
-    Verdicts are sorted by what a reader wants to hear of first, and not by their letters.
+    Verdicts are sorted by importance, not alphabetically.
     """
     return {
         **{key: getattr(row, key) for key in ("name", "engine", "kind", "reasons")},
@@ -189,7 +188,7 @@ def _line(row: CaseRow) -> Facts:
 
 
 def _cells(row: CaseRow) -> Dict[str, Tuple[str, str]]:
-    """Return the text of each column of figures, and what stands beside it in small letters."""
+    """Return the text of each column of figures, and a note in small letters."""
     change, _, interval = change_of(row).partition(" ")
     memory = row.host_memory_bytes
     above = row.share is not None and row.share > 1
@@ -215,7 +214,7 @@ def _time(milliseconds: Optional[float]) -> str:
 
 
 def _sortable(row: CaseRow, key: str) -> str:
-    """Return what a column sorts a row by: nothing where the cell has no number."""
+    """Return a row's value for sorting a column; empty if the cell has no number."""
     value = getattr(row, key)
     return "" if value is None else str(value)
 
@@ -234,7 +233,7 @@ def _details(report: Report) -> Facts:
 
 
 def _processes(benchmark: Benchmark) -> List[Facts]:
-    """Return what each process measured, every n-th round of it where there are many."""
+    """Return each process's measurements; only every n-th round if there are many."""
     found: List[Facts] = []
     for process in process_rows(benchmark):
         every = max(1, math.ceil(len(process.rates) / MOST_ROUNDS))

@@ -1,4 +1,4 @@
-"""`--report=DIR`: write a report of what this run measured; and tell JUnit's XML the figures."""
+"""Implements `--report=DIR`, and adds results to JUnit's XML."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ipubench.plugins.state import Run
 
 
 def check_places(config: pytest.Config) -> None:
-    """Refuse a place that cannot be written before anything is measured."""
+    """Refuse an unwritable place before anything is measured."""
     if only_lists(config) or is_worker(config):
         return
     folder, document = options_of(config).report, config.option.benchmark_json
@@ -40,14 +40,14 @@ def check_places(config: pytest.Config) -> None:
             check_writable(document)
     except OSError as error:
         raise pytest.UsageError(
-            f"--benchmark-json={document}: it cannot be written there ({error.strerror or error}); "
-            "name a file in a folder that exists"
+            f"--benchmark-json={document}: the file cannot be written "
+            f"({error.strerror or error}); choose a file in an existing folder"
         ) from None
 
 
 def add_junit_properties(run: Run, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-    """Give a case's figures to --junitxml, as properties of its test case."""
-    # JUnit takes the properties that the last phase reports.
+    """Add a case's results to --junitxml, as properties of its test case."""
+    # JUnit uses the properties in the last phase's report.
     if call.when == "teardown" and item.nodeid in run.results.benchmarks:
         verdict = run.results.verdicts.get(item.nodeid)
         throughput = shown_throughput(run.results.with_fresh(item.nodeid), verdict)
@@ -62,9 +62,9 @@ def add_junit_properties(run: Run, item: pytest.Item, call: pytest.CallInfo[None
 
 
 def write_reports(run: Run, ended: int) -> None:
-    """Say in the journal how the run ended; write the report asked for, however it ended.
+    """Record the run's end in the journal, and write the requested report in any case.
 
-    ``ended``: its exit code, but for what goes wrong here.
+    ``ended``: the exit code so far.
     """
     if run.journal is None:
         return
@@ -79,7 +79,7 @@ def write_reports(run: Run, ended: int) -> None:
     problems = []
     try:
         names = write(report, user_path(folder))
-        run.closing.append(f"report: {Path(folder) / names[1]} ({', '.join(names[2:])} beside it)")
+        run.closing.append(f"report: {Path(folder) / names[1]} (and {', '.join(names[2:])})")
     except ReportError as error:
         problems.append(str(error))
     try:
@@ -91,7 +91,7 @@ def write_reports(run: Run, ended: int) -> None:
 
 
 def _end_of(run: Run, ended: int) -> EndLine:
-    """Return the journal line on how the run ended."""
+    """Return the journal's line for the run's end."""
     return EndLine(
         exit_code=int(ended),
         time=time.time(),
@@ -104,7 +104,7 @@ def _end_of(run: Run, ended: int) -> EndLine:
 
 
 def report_of(run: Run) -> Report:
-    """Return what a report says of this run, which has ended."""
+    """Return the report on this run, which has ended."""
     config, results = run.config, run.results
     benchmarks = list(map(results.with_fresh, results.benchmarks))
     facts = facts_of(results, run.path.name, shown_command(command_line(config)))

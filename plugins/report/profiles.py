@@ -1,4 +1,4 @@
-"""What a report says of the operations of a case that was profiled (plugins/compare/explain.py)."""
+"""Shows the operations of a profiled case in a report (plugins/compare/explain.py)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ipubench.plugins.record.verdict import REGRESSED
 
 MOST_SHOWN = 5
 HEADINGS = ("operation", "share before", "share now", "ms before", "ms now")
-#: Where nothing is known of before.
+#: If only the operations of now are known.
 HEADINGS_OF_NOW = ("operation", "share now", "ms now")
 HEADINGS_OF_COUNTS = ("function", "instructions before", "instructions now")
 
 
 class ShownProfile(NamedTuple):
-    """What a page and a comment show of the operations of one case."""
+    """The operations of one case, as a page or a comment shows them."""
 
     name: str
     caption: str
@@ -27,7 +27,7 @@ class ShownProfile(NamedTuple):
 
 
 def shown(rows: Sequence[CaseRow]) -> List[ShownProfile]:
-    """Return what is shown of the regressed cases that were profiled."""
+    """Return the profiles of the regressed cases."""
     return [
         ShownProfile(row.name, caption(row.profile), *table_of(row.profile))
         for row in rows
@@ -36,7 +36,7 @@ def shown(rows: Sequence[CaseRow]) -> List[ShownProfile]:
 
 
 def table_of(profile: Profile) -> Tuple[Sequence[str], List[Sequence[str]]]:
-    """Return headings and lines: what grew, or the largest where only this side is known."""
+    """Return headings and lines: the operations that grew, or the largest if only now is known."""
     if profile.grown:
         return HEADINGS, [
             (
@@ -60,7 +60,7 @@ def table_of(profile: Profile) -> Tuple[Sequence[str], List[Sequence[str]]]:
 
 
 def one_line(profile: Profile) -> str:
-    """Return for the terminal what grew, or what takes the time now, and why no more is known."""
+    """Return a line for the terminal: what grew, or what takes the time now, and notes."""
     lines = table_of(profile)[1]
     if profile.grown:
         parts = [f"{name} {before} -> {now}" for name, before, now, *_ in lines]
@@ -75,13 +75,13 @@ def one_line(profile: Profile) -> str:
 
 
 def caption(profile: Profile) -> str:
-    """Return the sentence above a table of operations."""
+    """Return the caption of a table of operations."""
     if profile.grown:
-        text = "Operations whose share of the time grew, in one profiled call of each side."
+        text = "Operations whose share of the time grew, in one profiled call on each side."
     elif profile.functions:
-        text = "Functions of compiled code whose instructions grew, in a call of each side."
+        text = "Functions of compiled code whose instructions grew, in one call on each side."
     elif profile.there:
-        text = "No operation's share of the time grew, in one profiled call of each side."
+        text = "No operation's share of the time grew, in one profiled call on each side."
     else:
         text = "What takes the time now, in one profiled call."
     notes = "; ".join(profile.notes)

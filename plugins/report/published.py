@@ -1,8 +1,8 @@
-"""What others have published for a case's network: shown beside our own figure, never as a verdict.
+"""Shows a published throughput next to ours, for orientation and not as a verdict.
 
-published.json has the figures: images per second of whole systems, each with its platform, SDK,
-batch and source. Figures with doubtful conditions are not in it. A case on an IPU gets the figure
-whose conditions are nearest to its own, and a list of those that differ; most cases have none.
+published.json has images per second of complete systems, each with its platform, SDK, batch and
+source, but none with doubtful conditions. A case on an IPU gets the figure with the nearest
+conditions, and a list of the differences; most cases get none.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ FRAMEWORKS = {
     "popart": "PopART",
     "triton": "Triton",
 }
-#: Begins each line, so that nobody takes it for a judgement.
+#: Heads the lines, so that they do not look like verdicts.
 HEADING = "published by others, for orientation only"
 MOST_LINES = 12
-# Of a difference, in halvings or doublings of a batch: another number of IPUs says most. A batch of
-# another scope is as a word, whatever its number.
+# Weights of differences, in doublings of a batch. The number of IPUs weighs most; a batch of
+# another scope weighs like any other condition, regardless of its number.
 OF_IPUS, OF_A_WORD = 4.0, 2.0
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """What a throughput holds for; None where nobody says."""
+    """The conditions of a throughput; None if unknown."""
 
     framework: Optional[str]
     ipus: Optional[int]
@@ -49,7 +49,7 @@ class Conditions:
     variant: Optional[str]  # of the network
 
     def distance(self, other: Conditions) -> float:
-        """Return how far apart two are: 0 where nothing is known to differ."""
+        """Return the distance of two conditions: 0 if no difference is known."""
         same_scope = self.batch_scope == other.batch_scope
         apart = OF_IPUS * _doublings(self.ipus, other.ipus)
         apart += _doublings(self.batch, other.batch) if same_scope else OF_A_WORD
@@ -58,7 +58,7 @@ class Conditions:
         return apart
 
     def differences(self, here: Conditions) -> List[str]:
-        """Return which of these conditions are others here."""
+        """Return the conditions that differ here, as texts."""
         ours, theirs = here.in_words(), self.in_words()
         return [
             f"{name} {theirs[name] or 'not stated'}, here {value or 'not known'}"
@@ -67,7 +67,7 @@ class Conditions:
         ]
 
     def in_words(self) -> Dict[str, Union[str, int, None]]:
-        """Return what a line calls each condition, and its value."""
+        """Return the label and the value of each condition."""
         return {
             "framework": self.framework,
             "IPUs": self.ipus,
@@ -78,7 +78,7 @@ class Conditions:
         }
 
     def batch_text(self) -> str:
-        """Return the batch as a line shows it; '' where nobody says."""
+        """Return the batch as text; '' if unknown."""
         return "" if self.batch is None else f"{self.batch} {self.batch_scope}".strip()
 
 
@@ -105,18 +105,18 @@ def figures() -> Sequence[Figure]:
 
 
 def network_of(config: Facts) -> str:
-    """Return the network of a configuration, named as the figures do; '' where it has none."""
+    """Return the network of a configuration, with the figures' name for it, or ''."""
     model = str(config.get("model_name") or config.get("model") or "")
     size = config.get("model_size")
     if size is None or model not in ("resnet", "resnext", "efficientnet"):
         return model
-    # An EfficientNet's size is written b4, B4 or 4.
+    # The size of an EfficientNet may be b4, B4 or 4.
     word = str(size).lower().lstrip("b")
     return f"efficientnet-b{word}" if model == "efficientnet" else f"{model}{word}"
 
 
 def conditions_of(record: Record) -> Conditions:
-    """Return what a case's own throughput holds for."""
+    """Return the conditions of a case's own throughput."""
     config = record.config
     micro = _count(config, "micro_batch_size")
     batch, scope = _count(config, "validation_micro_batch_size") or micro, "of one IPU"
@@ -137,7 +137,7 @@ def conditions_of(record: Record) -> Conditions:
 
 
 def _global_batch(config: Facts, micro: int) -> int:
-    """Return the images of a weight update; a global batch that was asked for may be rounded."""
+    """Return the images per weight update; a configured global batch may be rounded."""
     whole = _count(config, "global_batch_size")
     accumulated = None if whole else _count(config, "gradient_accumulation_count") or 1
     replicas = _count(config, "replicas") or 1
@@ -145,13 +145,13 @@ def _global_batch(config: Facts, micro: int) -> int:
 
 
 def _count(values: Facts, name: str) -> Optional[int]:
-    """Return an option that counts something; None where it is not there or counts nothing."""
+    """Return an option that is a positive integer, or None."""
     value = values.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
 def nearest(record: Record) -> Optional[Figure]:
-    """Return the figure whose conditions are nearest to a case's; None off IPUs and without one."""
+    """Return the figure with the conditions nearest to a case's; None without one or an IPU."""
     config = record.config
     if record.device.kind != "ipu" or record.throughput.unit != "images/s":
         return None
@@ -161,7 +161,7 @@ def nearest(record: Record) -> Optional[Figure]:
 
 
 def line_of(record: Record) -> str:
-    """Return what is published for a case, with its conditions and how they differ; or ''."""
+    """Return a line with the published figure, its conditions and how they differ, or ''."""
     found = nearest(record)
     if found is None:
         return ""
@@ -181,7 +181,7 @@ def lines_of(benchmarks: Sequence[Benchmark]) -> List[str]:
 
 
 def last_lines(benchmarks: Sequence[Benchmark]) -> List[str]:
-    """Return the lines below a table, the first of which says what they are; a few at most."""
+    """Return the lines for below a table, with a heading; limited to MOST_LINES."""
     found = lines_of(benchmarks)
     lines = [f"  {line}" for line in found[:MOST_LINES]]
     if len(found) > MOST_LINES:

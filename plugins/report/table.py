@@ -1,4 +1,4 @@
-"""The table at the end of a run: its rows, their order, and what fits the terminal's width."""
+"""The table at the end of a run: its rows, their order, and its fit to the terminal."""
 
 from __future__ import annotations
 
@@ -40,29 +40,28 @@ HEADINGS = (
 )
 NEEDED = ("case",)
 VERDICT, CHANGE = HEADINGS.index("verdict"), HEADINGS.index("change")
-# Left out in this order on a terminal that is too narrow: the interval and the verdict as soon as a
-# name would be cut, the others only where less than this would be left of it.
+# A narrow terminal lacks these columns, in this order: the interval and the verdict if a name would
+# otherwise be cut, the others only if less than this would remain of it.
 FOR_ROOM = ("compile s", "peak", "p99", "p50", "before", "±", "engine")
 NARROWEST_NAME = 24
 SHORTEST_NAME = 12
-# In the column of changes, for want of a column of verdicts.
+# Shown in the column of changes if there is no column of verdicts.
 SHORT_KINDS = {"incomparable": "incomp."}
-GAPS = (2, 1)  # between columns; the narrow one where a name would be cut
+GAPS = (2, 1)  # between columns; the narrow one if a name would otherwise be cut
 
 
 class Row(NamedTuple):
-    """The cells of one case under HEADINGS, or the one cell of a group's heading."""
+    """The cells of one case under HEADINGS, or the single cell of a group's heading."""
 
     cells: Tuple[str, ...]
     kind: str = ""  # of its verdict
 
 
 def table_rows(benchmarks: Sequence[Benchmark], verdicts: Mapping[str, Verdict]) -> List[Row]:
-    """Return the rows, grouped by bench function, and by unit where a function has several.
+    """Return the rows, grouped by bench function, and by unit if a function has several.
 
-    In the order of the run; where the run was compared, regressions first: both the groups and
-    their cases. Of functions of one name each has its file, of cases of one name each its
-    identifier as pytest has it.
+    The order is the run's; after a comparison, regressions come first, for groups and for cases.
+    Functions with the same name also show their file, cases with the same name pytest's identifier.
     """
     groups: Dict[Tuple[str, str], List[Benchmark]] = {}
     for benchmark in benchmarks:
@@ -117,9 +116,8 @@ def _row(name: str, benchmark: Benchmark, verdict: Optional[Verdict]) -> Row:
 def layout(rows: Sequence[Row], width: int) -> List[Row]:
     """Align the rows under the headings within ``width`` columns; each becomes one line.
 
-    Columns that are empty throughout, and those that do not fit, are left out; a name that does
-    not fit is cut in its middle, where names differ least, and no further than names stay
-    different. Figures are never cut.
+    Leaves out empty columns and those that do not fit. A long name is cut in the middle, but only
+    while names stay different. Figures are never cut.
     """
     if all(len(row.cells) == 1 for row in rows):
         return []
@@ -150,14 +148,14 @@ def layout(rows: Sequence[Row], width: int) -> List[Row]:
 
 
 def _column_sets(rows: Sequence[Row]) -> List[Tuple[Sequence[Row], Tuple[str, ...]]]:
-    """Return what a table may show, the fullest first: its rows, and the columns left out."""
+    """Return possible tables, fullest first: the rows, and the columns left out."""
     short = [_without_verdict(row) for row in rows]
     fewer = [("interval", "verdict", *FOR_ROOM[:count]) for count in range(len(FOR_ROOM) + 1)]
     return [(rows, ()), (rows, ("interval",)), *((short, left_out) for left_out in fewer)]
 
 
 def _without_verdict(row: Row) -> Row:
-    """Return a row that says its verdict where it has no change to show."""
+    """Return a row that shows its verdict in the column of changes if that is empty."""
     if len(row.cells) == 1 or row.cells[CHANGE] != "-":
         return row
     kind = row.cells[VERDICT]
@@ -166,6 +164,6 @@ def _without_verdict(row: Row) -> Row:
 
 
 def _can_be_cut(full: Sequence[Tuple[str, ...]], room: int) -> bool:
-    """Tell whether enough is left of the names in this room, and they stay different."""
+    """Return whether names that are cut to this width keep enough text and stay different."""
     names = [cells[0] for cells in full[1:]]
     return room >= NARROWEST_NAME and apart_from(names, room) == room

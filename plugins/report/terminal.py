@@ -1,4 +1,4 @@
-"""The end of a run on the terminal: the table, what the gate found, what went wrong with data."""
+"""Writes the end of a run to the terminal: the table, notes, and verdicts."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from ipubench.plugins.run.time_spent import time_summary
 from ipubench.plugins.state import Run
 
 LARGEST_PRECISE_SPREAD = 0.05
-#: Where a batch within a round takes less of the time of a call of one batch, the rest is the call.
+#: If a batch within a round takes less than this share of a single call, the call dominates.
 LEAST_OF_A_CALL = 0.5
-#: Options of pytest-benchmark that act on its table or are shown in it.
+#: Options of pytest-benchmark that affect its table.
 TABLE_OPTIONS = tuple(
     f"--benchmark-{name}"
     for name in ("columns", "sort", "group-by", "name", "histogram", "compare", "cprofile")
@@ -56,9 +56,9 @@ COLOURS: Dict[str, Dict[str, bool]] = {
 
 
 def write_summary(terminalreporter: Any, run: Run) -> None:
-    """Write the table and everything that a number alone does not say; with -qq the verdicts.
+    """Write the table, notes and verdicts; with -qq only the verdicts.
 
-    Ours is the table that people read, unless the user asked for something of pytest-benchmark's.
+    Hides pytest-benchmark's table, unless the user has set an option for it.
     """
     config = run.config
     asked = any(word.startswith(TABLE_OPTIONS) for word in all_arguments(config))
@@ -76,7 +76,7 @@ def write_summary(terminalreporter: Any, run: Run) -> None:
     if lines and not terse:
         terminalreporter.section("benchmarks")
     for line in lines:
-        # pytest leaves the colours out where the output is no terminal, and with NO_COLOR.
+        # pytest omits the colours with NO_COLOR or without a terminal.
         terminalreporter.write_line(line.cells[0], **COLOURS.get(line.kind, {}))
 
 
@@ -89,7 +89,7 @@ def summary(run: Recording, width: int) -> List[Row]:
 
 
 def _names(run: Recording) -> Dict[str, str]:
-    """Return what each measured case is called where its function is not said."""
+    """Return a distinct name for each measured case, without its function if possible."""
     measured = run.results.benchmarks.items()
     return distinct_names({nodeid: benchmark.record.name for nodeid, benchmark in measured})
 
@@ -112,7 +112,7 @@ def _notes(run: Recording) -> List[str]:
 
 
 def _once(records: List[Record]) -> List[str]:
-    """Say which cases a test, or a plugin, had measured by one round."""
+    """Return a note on cases that their test measured only once."""
     found = [
         record
         for record in records
@@ -122,7 +122,7 @@ def _once(records: List[Record]) -> List[str]:
 
 
 def _single_calls(records: List[Record]) -> List[str]:
-    """Say whose latency is mostly that of the call: a batch takes less within a round of many."""
+    """Return a note on cases whose latency is mostly overhead of the call."""
     found, shares = [], []
     for record in records:
         items, latency = items_per_batch(record), record.latency
@@ -132,13 +132,13 @@ def _single_calls(records: List[Record]) -> List[str]:
                 found.append(record)
                 shares.append(share)
     what = (
-        "p50 and p99 are of calls of one batch each; in a round, where one call runs many, a batch"
+        "p50 and p99 are of calls of one batch each; in a round, when one call runs many, a batch"
     )
     return [f"{_which(found)}: {what} takes {_span(shares)} of p50"] if found else []
 
 
 def _replaced(records: List[Record]) -> List[str]:
-    """Say which images of a data set could not be read."""
+    """Return a note on images that could not be read."""
     lists = [one.data.get("corrupt") for one in records]
     found = [str(path) for one in lists if isinstance(one, list) for path in one]
     corrupt = list(dict.fromkeys(found))
@@ -151,7 +151,7 @@ def _replaced(records: List[Record]) -> List[str]:
 
 
 def _fewer_instances(records: List[Record]) -> List[str]:
-    """Say which cases ran fewer processes than they asked for."""
+    """Return notes on cases that ran fewer processes than configured."""
     found: Dict[Tuple[float, float], List[Record]] = {}
     for record in records:
         facts = facts_in(record.effective.get("instances"))
@@ -165,7 +165,7 @@ def _fewer_instances(records: List[Record]) -> List[str]:
 
 
 def _diverged(records: List[Record]) -> List[str]:
-    """Say whose training diverged, and which option of its program has the rate."""
+    """Return notes on trainings that diverged, with the option that sets the rate."""
     lines = []
     for record in records:
         if record.counters.get("loss", 0.0) is None:
@@ -179,7 +179,7 @@ def _diverged(records: List[Record]) -> List[str]:
 
 
 def _input_limits(records: List[Record]) -> List[str]:
-    """Say of cases that read from disk what loading and the model reach alone, and which limits."""
+    """Return notes on cases that read from disk: the rates of loader and model alone."""
     found = [(record.name, record.input) for record in records if record.input is not None]
     lines = [
         f"{name}: loader {short_number(facts.loader)}, model {short_number(facts.model)} "
@@ -204,7 +204,7 @@ def _saved_seconds(records: List[Record]) -> List[str]:
 
 
 def _imprecise(records: List[Record], rounds: List[List[float]]) -> List[str]:
-    """Say which cases, at least how many, ended before their figure was precise."""
+    """Return a note on cases that ended before their result was precise."""
     found = [
         (record, seconds)
         for record, seconds in zip(records, rounds)
@@ -225,7 +225,7 @@ def _imprecise(records: List[Record], rounds: List[List[float]]) -> List[str]:
 
 
 def _disturbed(records: List[Record]) -> List[str]:
-    """Say of which cases too few rounds are clean, and how much other programs took from them."""
+    """Return notes on disturbed cases, and how much other programs took from them."""
     lines = []
     disturbed = list(filter(was_disturbed, records))
     taken = [record for record in disturbed if not in_changing_states(mean_lost(record))]
@@ -238,26 +238,26 @@ def _disturbed(records: List[Record]) -> List[str]:
     changing = [record for record in disturbed if in_changing_states(mean_lost(record))]
     if changing:
         lines.append(
-            f"{_which(changing)}: too few rounds found the machine in one state, which other "
-            "machines of its host change: try again later"
+            f"{_which(changing)}: the machine changed its state during the rounds, perhaps because "
+            "of other virtual machines on this host: try again later"
         )
     return lines
 
 
 def _which(records: List[Record]) -> str:
-    """Return the name of a case, or how many there are."""
+    """Return the name of a single case, or the number of cases."""
     return records[0].name if len(records) == 1 else f"{len(records)} cases"
 
 
 def _span(shares: Iterable[float]) -> str:
-    """Return the least and the largest of some shares as percentages, one where they are equal."""
+    """Return the range of some shares as percentages; one number if they are equal."""
     known = sorted(shares)
     least, most = percent(known[0], 0), percent(known[-1], 0)
     return most if least == most else f"{least} to {most}"
 
 
 def _shortened(records: List[Record]) -> List[str]:
-    """Say whose rounds are shorter than configured, because this machine is slow."""
+    """Return a note on cases with shortened rounds, because this machine is slow."""
     shares = [(one, one.rounds.shortened) for one in records]
     shortened = [(one, share) for one, share in shares if share is not None and share < 1]
     if not shortened:
@@ -265,11 +265,11 @@ def _shortened(records: List[Record]) -> List[str]:
     found = [one for one, _ in shortened]
     what = _span(share for _, share in shortened)
     which = _which(found)
-    return [f"{which}: a round has {what} of the work that is configured, as it takes long here"]
+    return [f"{which}: a round has {what} of the configured work, because this machine is slow"]
 
 
 def gate_lines(run: Run) -> List[Row]:
-    """Return the verdicts: how many of each kind, and by name every case that did not pass."""
+    """Return the verdicts: the number of each kind, and each case that did not pass by name."""
     against = compared_with(run)
     if not against:
         return []
@@ -310,12 +310,12 @@ def gate_lines(run: Run) -> List[Row]:
             cases = counted(len(left), "case of the baseline was", "cases of the baseline were")
             lines.append(Row((f"  {cases} {why}",)))
     if run.policy is not None and not set(by_kind) & set(COMPARED):
-        lines.append(Row(("  nothing was compared, so the gate says nothing",)))
+        lines.append(Row(("  nothing was compared, so the gate decided nothing",)))
     return lines
 
 
 def verdict_text(verdict: Verdict) -> str:
-    """Return the numbers and reasons of a verdict; '' where it has none."""
+    """Return the numbers and reasons of a verdict as text, or ''."""
     change, processes = change_text(verdict), verdict.processes
     if change and processes > 1:
         change += f" in {processes} processes"
@@ -323,7 +323,7 @@ def verdict_text(verdict: Verdict) -> str:
 
 
 def _named(found: Dict[str, str]) -> List[str]:
-    """Return a line per case; one for all where many cases have one reason."""
+    """Return a line per case; one line for many cases with the same reason."""
     cases: Dict[str, List[str]] = {}
     for nodeid, text in found.items():
         cases.setdefault(text, []).append(nodeid)
@@ -338,14 +338,14 @@ def _named(found: Dict[str, str]) -> List[str]:
 
 
 def compared_with(run: Run) -> str:
-    """Return the baseline, or the other side; '' where nothing is compared."""
+    """Return the name of the baseline or the other side; '' if nothing is compared."""
     if run.baseline is not None:
         return path_text(run.baseline.path, run.config.rootpath)
     return str(options_of(run.config).against) if run.against is not None else ""
 
 
 def judged_by(policy: Optional[Policy]) -> str:
-    """Return what judges the run: the gate, a policy, or nothing."""
+    """Return the name of the run's gate: a policy, a threshold, or none."""
     if policy is None:
         return "no gate"
     return f"gate {policy.gate}" if any(policy.gate) else policy.name

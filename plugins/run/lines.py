@@ -91,7 +91,7 @@ class PairLine(Line, frozen=True, tag="pair"):
 
 
 class CountLine(Line, frozen=True, tag="count"):
-    """What a process counted of a case."""
+    """A process's count of a case."""
 
     case: str
     counted: CountedCase

@@ -45,7 +45,7 @@ class SessionResults:
     fresh: Dict[str, List[Benchmark]] = field(default_factory=dict)
     #: Pairs of measurements, here and in another environment or revision.
     pairs: Dict[str, List[PairLine]] = field(default_factory=dict)
-    #: What each process counted of a case's instructions (plugins/count).
+    #: Each process's count of a case's instructions (plugins/count).
     counts: Dict[str, List[CountedCase]] = field(default_factory=dict)
     verdicts: Dict[str, Verdict] = field(default_factory=dict)
     outcomes: Dict[str, str] = field(default_factory=dict)

@@ -1,1 +1,1 @@
-"""Pages and comments: their templates, scripts and styles, and what puts values into them."""
+"""Templates, scripts and styles of pages and comments, and the code that renders them."""

@@ -1,4 +1,4 @@
-"""The templates beside this file: whatever is put into a page or a comment is text, and no markup.
+"""Renders the templates in this folder; values are text, never markup.
 
 Jinja escapes values for HTML. In Markdown, whose tables and comments may hold HTML too, each
 character that could be markup of either becomes its number.
@@ -21,7 +21,7 @@ WEB = Path(__file__).parent
 
 
 def render(name: str, values: Mapping[str, object]) -> str:
-    """Return a template with its values, each escaped unless a template says otherwise.
+    """Return a template with its values, each escaped unless the template marks it as safe.
 
     Raises jinja2.UndefinedError for a value that the template needs and was not given.
     """
@@ -29,12 +29,12 @@ def render(name: str, values: Mapping[str, object]) -> str:
 
 
 def script(*names: str) -> str:
-    """Return some files of this folder, one after the other, for a style or script element."""
+    """Return the joined text of files in this folder, for a style or script element."""
     return "\n".join((WEB / name).read_text(encoding="utf-8") for name in names)
 
 
 def is_installed() -> bool:
-    """Return whether the library of the templates can be imported."""
+    """Return whether jinja2 can be imported."""
     return importlib.util.find_spec("jinja2") is not None
 
 
@@ -45,7 +45,7 @@ def escape_markdown(text: str) -> str:
 
 @functools.lru_cache(maxsize=None)
 def _environment(of_markdown: bool) -> Environment:
-    # Imported where a page is written: each run of the suite imports this module.
+    # Imported late, because each run of the suite imports this module.
     import jinja2
     from markupsafe import Markup
 

@@ -125,7 +125,7 @@ def test_a_killed_shard_names_the_cases_that_it_never_ran(project: Project) -> N
     shard(project, "one", "-k", "beta or bs8-synthetic")
     assert not (project.folder / "shards" / "one" / "baseline.json").exists()
     outcome = report_of(project, "shards/one", "--out=report").assert_code(1)
-    outcome.line("shards/one: the run has no end: its process was killed; 2 of 3 cases had ended")
+    outcome.line("shards/one: the run did not end: its process was killed; 2 of 3 cases had ended")
     assert verdicts(project.folder / "report")["beta-generated"] == "not run"
     text = (project.folder / "report" / "summary.md").read_text()
     assert text.startswith("**🔴 3 cases: 1 not run, 2 measured; the run did not end well**")
@@ -252,7 +252,7 @@ def test_a_later_run_replaces_repeated_measurements() -> None:
         (facts(exit_code=143, selected=["a"]), 1, "was interrupted"),
         (facts(exit_code=2, selected=["a"], outcomes={"a": "passed"}), 1, "was interrupted"),
         (facts(baseline="x", gate="gate 2%", verdicts={"a": Verdict("pass")}), 0, "1 pass"),
-        (facts(exit_code=None, selected=["a"]), 1, "has no end"),
+        (facts(exit_code=None, selected=["a"]), 1, "did not end"),
         (facts(exit_code=None), 1, "0 cases"),
         (lost("shard", "it is gone"), 4, "did not end well"),
     ],

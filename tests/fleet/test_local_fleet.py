@@ -160,7 +160,7 @@ def test_a_run_of_each_host_does_not_become_a_baseline(project: Project) -> None
     project.run("-k", "beta", "--each-host", hosts, "--report=out").assert_code(0)
     for run in (project.journals()[-1].name, "./out"):
         said = command("promote", run, "main", "--history").assert_code(4)
-        said.line("and a baseline has room for one: give a run without --each-host")
+        said.line("but a baseline can store only one: use a run without --each-host")
     assert not (project.folder / "baselines").exists()
     # Hosts that share the cases store one.
     project.run("-k", "beta", hosts).assert_code(0)

@@ -69,7 +69,7 @@ def test_a_round_is_a_modest_share_of_the_budget(
     assert record["rounds"]["batches_per_step"] == batches
     assert record["rounds"]["shortened"] == batches / 64
     assert record["throughput"]["median"] == pytest.approx(80)
-    said = "a round has 50% of the work that is configured, as it takes long here"
+    said = "a round has 50% of the configured work, because this machine is slow"
     assert (said in outcome.text) is (batches == 32)
 
 

@@ -86,7 +86,8 @@ def test_a_comparison_describes_its_method() -> None:
         found = verdict("improved", 100, 0.1, in_turns=in_turns, allowed=0.07)
         report = Report(document([case]), {case.fullname: found})
         assert f"Change is {how}, with" in markdown(report)
-        assert "1 case is allowed more than the gate, by its own noise: a 7.0%" in markdown(report)
+        text = "1 case is allowed more than the gate, because of its own noise: a 7.0%"
+        assert text in markdown(report)
         if is_installed():
             text = page(report)
             assert f"over speed before, {how}, with" in text
