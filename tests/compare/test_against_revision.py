@@ -161,7 +161,10 @@ def test_modules_of_another_checkout_are_refused(repository: Repository, tmp_pat
     words = [*CASE, "--against=git:HEAD", "--gate=5%"]
     outcome = repository.python_alone(*PYTEST, *words, env={"PYTHONPATH": path}).assert_code(4)
     line = outcome.line("refused, because ipubench comes from")
-    assert f"{ROOT / 'ipubench' / '__init__.py'}, outside {repository.folder / 'cache' / 'worktrees'}" in line
+    assert (
+        f"{ROOT / 'ipubench' / '__init__.py'}, outside {repository.folder / 'cache' / 'worktrees'}"
+        in line
+    )
     assert not repository.journals()
 
 
