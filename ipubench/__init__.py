@@ -21,13 +21,17 @@ if TYPE_CHECKING:
     from ipubench.fixtures.case.cases import NAMED, Sweep, cases
     from ipubench.fixtures.case.options import CaseConfig, option
     from ipubench.fixtures.runtimes.step import Step
+    from ipubench.plugins.baseline.load import load
 
-__all__ = ["NAMED", "CaseConfig", "Step", "Sweep", "cases", "option"]
+    __version__: str
+
+__all__ = ["NAMED", "CaseConfig", "Step", "Sweep", "cases", "load", "option"]
 
 _HOMES = {
     "NAMED": "fixtures.case.cases",
     "Sweep": "fixtures.case.cases",
     "cases": "fixtures.case.cases",
+    "load": "plugins.baseline.load",
     "CaseConfig": "fixtures.case.options",
     "option": "fixtures.case.options",
     "Step": "fixtures.runtimes.step",
@@ -36,6 +40,13 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     """Import a public name on first use: client programs of servers need none of them."""
+    if name == "__version__":
+        from importlib import metadata
+
+        try:
+            return metadata.version(__name__)
+        except metadata.PackageNotFoundError as error:  # a checkout that nobody installed
+            raise AttributeError(str(error)) from None
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,8 +1,7 @@
-"""How a run is chosen, measured, stored, judged and shown.
+"""The pytest plugin: chooses, measures, stores, judges and shows the cases of a run.
 
-Pytest takes this package for a plugin (conftest.py names it). It adds the options and fixtures.
-plugins/session.py has the hooks of a run. It is imported and registered as soon as there is
-something to measure: other tests of a project do not pay for it.
+This module adds the options and fixtures. plugins/session.py has the hooks of a run. It is imported
+and registered as soon as there is something to measure, so a project's other tests stay fast.
 """
 
 from __future__ import annotations
@@ -18,8 +17,12 @@ from ipubench.fixtures.case.cases import MEASURING, REACHING
 from ipubench.fixtures.case.masking import parameter_name
 from ipubench.fixtures.command_line import PREFIX
 from ipubench.plugins.command_line import registration
+from ipubench.plugins.command_line.arguments import (
+    MEASURING_OPTIONS,
+    XDIST_KEY,
+    typed_measuring_arguments,
+)
 from ipubench.plugins.command_line.options import sections
-from ipubench.plugins.command_line.words import MEASURING_OPTIONS, PART, given_arguments
 
 SESSION = "plugins.session"
 #: Modules with fixtures; each imports what a fixture needs when it is asked for.
@@ -45,7 +48,8 @@ MARKERS = (
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Add the options and the fixtures.
 
-    For each name in ``pytest_plugins`` pytest would read the entry points of all that is installed.
+    A list in ``pytest_plugins`` would be slower: for each name in it, pytest reads the entry points
+    of all installed packages.
     """
     config: Any = pluginmanager.get_plugin("pytestconfig")
     registration.add_options(parser, config)
@@ -58,7 +62,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 def pytest_load_initial_conftests(
     early_config: pytest.Config, parser: pytest.Parser, args: List[str]
 ) -> Generator[None, None, None]:
-    """Add the short spellings of options once these files have declared theirs."""
+    """Add the short spellings of options after the first conftest.py files have declared theirs."""
     registration.find_paths(early_config, parser, args)
     yield
     registration.add_short(parser, early_config)
@@ -74,7 +78,7 @@ class Waiting:
         measuring = [PREFIX + name for name in MEASURING_OPTIONS]
         self._defaults = {k: v for k, v in defaults.items() if k not in measuring}
 
-    # Before pytest's terminal, its JUnit XML and pytest-xdist are configured.
+    # Runs before pytest's terminal, JUnit XML and pytest-xdist are configured.
     @pytest.hookimpl(tryfirst=True)
     def pytest_cmdline_main(self, config: pytest.Config) -> Optional[int]:
         """With ``--help-ipubench`` show our options."""
@@ -82,41 +86,41 @@ class Waiting:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config: pytest.Config) -> None:
-        """Begin at once in the suite itself, and where the command line asks for anything of ours.
+        """Begin at once in the suite itself, or if the command line has an option of ours.
 
-        What settings say about measuring waits for something to measure.
+        Options about measuring that come from settings wait until there is something to measure.
         """
         manager = config.pluginmanager
         registration.withdraw_short(self._parser)
-        words = getattr(config, "args", ())  # pytest 7 with --help has none
+        paths = getattr(config, "args", ())  # missing in pytest 7 with --help
         for marker in MARKERS:
             config.addinivalue_line("markers", marker)
-        # After pytest-benchmark's, in whose place it stands.
+        # Registered after pytest-benchmark's fixture, to replace it.
         _register(manager, "plugins.measure.benchmark_fixture")
         if (
             not manager.has_plugin("ipubench")  # -p ipubench
             or devices.borrows()
-            or PART in getattr(config, "workerinput", {})
+            or XDIST_KEY in getattr(config, "workerinput", {})
             or config.getoption("dist", "no") != "no"
-            or any(word.split("::")[0].endswith((".yml", ".yaml")) for word in words)
-            or given_arguments(config)
+            or any(path.split("::")[0].endswith((".yml", ".yaml")) for path in paths)
+            or typed_measuring_arguments(config)
             or any(self._is_given(config, dest) for dest in self._defaults)
         ):
             _begin(config)
 
     def pytest_report_header(self, config: pytest.Config) -> Optional[str]:
-        """Name the spellings that others have."""
+        """Return a line about our short spellings that other plugins have taken."""
         return registration.header(config)
 
     def _is_given(self, config: pytest.Config, dest: str) -> bool:
-        """Return whether an option has another value than its default.
+        """Return whether an option differs from its default.
 
-        Before pytest 9 the parser has no default of a flag: it is False then.
+        A flag without a default is False before pytest 9.
         """
         value = getattr(config.option, dest)
         return value is not False and value != self._defaults[dest]
 
-    # Before pytest-xdist's own.
+    # Runs before pytest-xdist's implementation.
     @pytest.hookimpl(tryfirst=True, optionalhook=True)
     def pytest_xdist_auto_num_workers(self, config: pytest.Config) -> Optional[int]:
         """Return how many workers ``-n auto`` starts: one for each device."""
@@ -125,20 +129,20 @@ class Waiting:
         return automatic_workers(config)
 
     def pytest_make_parametrize_id(self, val: object, argname: str) -> Optional[str]:
-        """Name a test by the mask of a parameter that is a secret; pytest numbers several."""
+        """Return a mask for a parameter that is a secret; pytest numbers several masks."""
         return parameter_name(val, argname)
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Begin with the first bench function."""
+        """Begin the run at the first bench function."""
         if metafunc.definition.get_closest_marker("cases") is not None:
             begun = _begin(metafunc.config, metafunc.definition.session)
             if begun is not None:
                 begun.pytest_generate_tests(metafunc)
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
-        """Begin with the first test that may measure.
+        """Begin the run at the first test that may measure.
 
-        With --benchmark-disable these ask for ``meter``, or have settings that are ours alone.
+        With --benchmark-disable only tests with ``meter``, or with the marker, do.
         """
         names = set(getattr(item, "fixturenames", ()))
         disabled = item.config.getoption("benchmark_disable", False)
@@ -154,7 +158,8 @@ class Waiting:
 def _begin(config: pytest.Config, session: Optional[pytest.Session] = None) -> Optional[Any]:
     """Register the hooks of a run; return them, or None if they were registered before.
 
-    ``session``: one that has started, so that pytest calls ``pytest_sessionstart`` no more.
+    ``session``: set if it has started already, so that pytest no longer calls
+    ``pytest_sessionstart``.
     """
     if not _register(config.pluginmanager, SESSION):
         return None
@@ -176,7 +181,7 @@ def _register(pluginmanager: pytest.PytestPluginManager, module: str) -> bool:
         if str(error.name).startswith("ipubench"):
             raise
         raise pytest.UsageError(
-            f"{sys.executable} has no {error.name}, which ipubench needs; run pytest in the "
+            f"{sys.executable} has no {error.name}, which ipubench needs; run pytest in an "
             "environment that has it (after `make setup`: .venv/bin/python -m pytest)"
         ) from error
     pluginmanager.register(imported, name)

@@ -1,7 +1,7 @@
-"""The course of a run: every hook of pytest that the plugin has, in the order in which they happen.
+"""All pytest hooks of a run, in their order.
 
-A run reads its command line, chooses its cases and attaches its device; for each case it
-measures, records and judges; then it stores and shows what it found, and ends.
+A run reads its command line, chooses its cases and attaches its device. It measures, records and
+judges each case. Then it stores and shows the results, and ends.
 
 plugins/__init__.py registers this module as soon as there is something to measure.
 """
@@ -21,6 +21,7 @@ from ipubench.plugins.command_line import refusals
 from ipubench.plugins.compare import (
     against_plugin,
     baseline_plugin,
+    counting,
     explain,
     fresh_processes,
     judge_plugin,
@@ -28,7 +29,7 @@ from ipubench.plugins.compare import (
 )
 from ipubench.plugins.fleet import controller, worker
 from ipubench.plugins.listing import describe, dry_run
-from ipubench.plugins.measure import apart, base, found, instance, looking_inside, marked, memory
+from ipubench.plugins.measure import apart, base, found, inspection, instance, marked, memory
 from ipubench.plugins.report import plugin as reports
 from ipubench.plugins.report import terminal
 from ipubench.plugins.run import interruption, journal, masked, progress, within
@@ -37,24 +38,23 @@ from ipubench.plugins.selection import datasets, deselect, expand, functions, or
 from ipubench.plugins.selection.selected import case_of
 from ipubench.plugins.state import Run, run_key, run_of
 
-# ------------------------------------------------------------------ what is asked for
+# ------------------------------------------------------------------ the command line
 
 
 def begin(config: pytest.Config) -> None:
-    """Read and check all that the command line names, before anything is measured.
+    """Read and check everything that the command line names, before anything is measured.
 
-    plugins/__init__.py calls this once the hooks below are registered: those of a controller of
-    workers, which is registered here, come before them.
+    plugins/__init__.py calls this when the hooks below are registered. The hooks of a controller of
+    workers have to run before them, so it is registered here.
     """
     exit_without_garbage_collection()
     masked.remember_command_line(config)
-    # What this process is: an instance, a fresh process, a worker, a controller, or the run itself.
-    member = instance.join_instances(config)
+    # The role of this process: an instance, a worker, a controller, or the run itself.
+    joined = instance.join_instances(config)
     controller.become_controller(config)
     worker.become_worker(config)
-    # What is asked of it.
     refusals.refuse_contradictions(config)
-    run = Run(config, expand.selection_of(config), member=member)
+    run = Run(config, expand.selection_of(config), instance=joined)
     config.stash[run_key] = run
     instance.direct_instances(run)
     run.exported_flags = os.environ.get(TF_FLAGS)
@@ -66,17 +66,18 @@ def begin(config: pytest.Config) -> None:
     baseline_plugin.read_baseline(run)
     benchmarks_yml.read_files(run)
     fresh_processes.reserve_gate_time(config, run.limit)
+    counting.prepare(run)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Make the progress line; handle SIGTERM and watch for results from now on."""
+    """Make the progress line, handle SIGTERM and watch for results."""
     run = run_of(session.config)
     run.progress = progress.Progress(session.config)
     run.sigterm = interruption.handle_sigterm(session)
     found.watch_results(run)
 
 
-# ------------------------------------------------------------------ a run chooses its cases,
+# ------------------------------------------------------------------ choosing the cases
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -93,7 +94,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     functions.make_case_of(item, run.selection)
 
 
-# Inside of --lf's wrapper, which leaves out of a report what has passed before.
+# Runs within --lf's wrapper, which removes tests that have passed before from the report.
 @pytest.hookimpl(hookwrapper=True, trylast=True)
 def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, None]:
     """Note all cases of a file, also those that the command line does not name."""
@@ -102,11 +103,11 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, A
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
-    """Before ``-k``: add the names by which it finds a case."""
+    """Add the names by which ``-k`` finds a case."""
     deselect.add_names(items, run_of(config).selection)
 
 
-# After -k and -m.
+# Runs after -k and -m.
 @pytest.hookimpl(trylast=True, specname="pytest_collection_modifyitems")
 def pytest_collection_modifyitems_last(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Leave out what cannot run here, sort, and open the journal."""
@@ -119,10 +120,10 @@ def pytest_collection_modifyitems_last(config: pytest.Config, items: List[pytest
     journal.start_run(run, items)
 
 
-# Before pytest's terminal, registered later, reports what was collected.
+# Runs before pytest's terminal, registered later, shows the header.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Check what the selected cases need, and share the time among them."""
+    """Check what the selected cases need, and divide the time among them."""
     config, items, run = session.config, session.items, run_of(session.config)
     run.flags = apart.flags_of_most(items)
     policy.check_markers(run.policy, items)
@@ -133,43 +134,45 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if run.limit is not None:
         run.limit.waiting = run.gate_time.cases
     benchmarks_yml.check_commands(run, items)
-    looking_inside.choose_folders(run, items)
+    inspection.choose_folders(run, items)
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Item]) -> List[str]:
-    """Return lines for the header: what was left out, and what is about to happen."""
+    """Return the header's lines: which cases are left out, and what the run will do."""
     run = run_of(config)
     return [
         *benchmarks_yml.unused_keys(items),
         *deselect.what_was_left_out(config, items, run.selection),
         *datasets.which_data(config),
         *journal.where_results_go(run),
-        *baseline_plugin.what_the_gate_costs(run, items),
-        *against_plugin.what_is_compared(run, items),
+        *baseline_plugin.gate_forecast(run, items),
+        *against_plugin.comparison_lines(run, items),
         *apart.why_cases_are_apart(items),
     ]
 
 
 def pytest_runtestloop(session: pytest.Session) -> Optional[bool]:
-    """With ``--describe`` or ``--dry-run`` list the cases, and run none."""
-    return dry_run.list_commands(session) or describe.list_options(session)
+    """With ``--describe`` or ``--dry-run`` list the cases, and run none; else count them first."""
+    listed = dry_run.list_commands(session) or describe.list_options(session)
+    if not listed:
+        counting.count_cases(run_of(session.config), session.items)
+    return listed
 
 
-# ------------------------------------------------------------------ attaches its device
+# ------------------------------------------------------------------ attaching the device
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_fixture_setup(
     fixturedef: Any, request: pytest.FixtureRequest
 ) -> Generator[None, None, None]:
-    """Attach the device and make the data: the fixtures of fixtures/pytest_fixtures.py."""
+    """Count the time of our fixtures; a test's time limit does not include some of them."""
     name, run = fixturedef.argname, run_of(request.config)
     with run.bounds.lifted_for(name), run.spent.of_fixture(name):
         yield
 
 
-# ------------------------------------------------------------------ and for each case measures,
-# ------------------------------------------------------------------ records and judges it;
+# ------------------------------------------------------------------ measuring, recording, judging
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -185,23 +188,23 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, None, None]:
         run.gate_time.end()
 
 
-# Before a marker skips the test: a case that is skipped has had its share of the time.
+# Runs before a marker skips the test: a skipped case has used its share of the time.
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Give the case its budget; results are this test's from now on."""
+    """Start with no results for this test, and give the case its budget."""
     base.begin_test(item)
     within.give_budget(run_of(item.config).limit, item)
 
 
 def pytest_runtest_call(item: pytest.Item) -> None:
-    """Measure in a process of its own what has to be."""
+    """Measure the case in a separate process if it cannot share this one."""
     apart.measure_apart(item)
 
 
-# Outside of plugins for asynchronous tests, which put another function in the test's place.
+# Wraps plugins for asynchronous tests, which replace the test's function.
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, None]:
-    """Measure: the test calls the fixture ``meter`` (plugins/measure) or is marked to be timed."""
+    """Measure: the test calls the fixture ``meter`` or ``benchmark``, or it is marked."""
     run = run_of(pyfuncitem.config)
     device = run.selection.device
     with marked.measured_function(pyfuncitem), memory.bounded_memory(pyfuncitem, device) as bounded:
@@ -210,10 +213,10 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, None
         bounded(outcome)
 
 
-# After pytest has called the test.
+# Runs after pytest has called the test.
 @pytest.hookimpl(trylast=True, specname="pytest_runtest_call")
 def pytest_runtest_call_last(item: pytest.Item) -> None:
-    """Record and judge what the case has measured."""
+    """Record and judge the case."""
     found.record_results(item)
     explain.keep_release(item)
     judge_plugin.judge_case(run_of(item.config), item)
@@ -221,11 +224,11 @@ def pytest_runtest_call_last(item: pytest.Item) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
-    """Profile a case that has regressed while its device is still attached; count the teardown."""
+    """Profile a regressed case while its device is attached; count the time of the teardown."""
     run = run_of(item.config)
     with run.spent.during("close"):
         explain.explain_regression(run, item)
-        run.item = None  # what a fixture measures as it is torn down is too late for the verdict
+        run.item = None  # a result of the teardown comes too late for the verdict
         yield
 
 
@@ -249,14 +252,14 @@ def pytest_runtest_makereport(
         run.progress.reported(report, run.results, once=progress.once_of(run.spent))
 
 
-# Before pytest's terminal and its JUnit XML, registered later.
+# Runs before pytest's terminal and JUnit XML, registered later.
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_logreport(report: Any) -> None:
-    """Mask what other plugins have added, such as the reason of an expected failure."""
+    """Mask additions of other plugins, such as the reason of an expected failure."""
     masked.mask_report(report)
 
 
-# As above.
+# Runs first, as above.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collectreport(report: Any) -> None:
     """Mask the errors of files that cannot be collected."""
@@ -265,14 +268,14 @@ def pytest_collectreport(report: Any) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_report_teststatus(report: Any, config: pytest.Config) -> Generator[None, Any, None]:
-    """Show no letter for a case, which has a line of its own."""
+    """Show no letter for a case: it has a line."""
     outcome = yield
     outcome.force_result(run_of(config).progress.without_letter(report, outcome.get_result()))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Optional[bool]:
-    """Note pytest-timeout's timer, which does not count fresh processes."""
+    """Note pytest-timeout's timer, which does not include fresh processes."""
     return run_of(item.config).bounds.set_timer(item, settings)
 
 
@@ -282,7 +285,7 @@ def pytest_timeout_cancel_timer(item: pytest.Item) -> None:
     run_of(item.config).bounds.cancel_timer()
 
 
-# ------------------------------------------------------------------ then stores, shows and ends
+# ------------------------------------------------------------------ storing, showing, ending
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -301,7 +304,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     policy.name_unused_patterns(run)
 
 
-# After pytest has closed all fixtures.
+# Runs after pytest has closed all fixtures.
 @pytest.hookimpl(trylast=True, specname="pytest_sessionfinish")
 def pytest_sessionfinish_last(session: pytest.Session) -> None:
     """Store the baseline, the history and the report."""
@@ -311,7 +314,7 @@ def pytest_sessionfinish_last(session: pytest.Session) -> None:
     _end(session)
 
 
-# After a conftest.py has added to it.
+# Runs after a conftest.py has added its data.
 @pytest.hookimpl(trylast=True, optionalhook=True)
 def pytest_benchmark_update_json(output_json: Dict[str, Any]) -> None:
     """Mask pytest-benchmark's own file."""
@@ -324,7 +327,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Restore the handler of SIGTERM, which has ended the run if it arrived."""
+    """Restore the previous handler of SIGTERM; set the exit code if SIGTERM ended the run."""
     run = config.stash.get(run_key, None)  # none if the command line was refused
     if run is not None and run.sigterm is not None:
         run.terminated = run.sigterm.leave()
@@ -332,6 +335,6 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def _end(session: pytest.Session) -> int:
-    """Give the session the exit code that the run has so far; return it."""
+    """Set the session's exit code to that of the run so far; return it."""
     session.exitstatus = exit_code(run_of(session.config), session.exitstatus)
     return session.exitstatus

@@ -1,4 +1,4 @@
-"""What a run knows, from its command line to its end."""
+"""The state of a run, from its command line to its end."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from ipubench.fixtures.instances.instance import Instance
 from ipubench.plugins.baseline.comparison import Comparison
 from ipubench.plugins.baseline.entries import Place
+from ipubench.plugins.count.state import Counting
 from ipubench.plugins.elsewhere.against import Against
 from ipubench.plugins.gate.policy_file import Policy
 from ipubench.plugins.run.bounds import Bounds
@@ -27,33 +28,35 @@ Flags = Tuple[Tuple[str, Optional[str]], ...]
 
 @dataclass
 class Run(Recording):
-    """One run: what was asked, what is measured, what it is compared with, and how it goes."""
+    """One run: its selection, its results, what it is compared with, and its progress."""
 
-    #: As one of several instances that run a case together, for another run.
-    member: Optional[Instance] = None
+    #: Set if this process is one of several instances that run a case for another run.
+    instance: Optional[Instance] = None
     started: float = field(default_factory=time.time)
     spent: TimeSpent = field(default_factory=lambda: TimeSpent(before=seconds_of_start()))
-    #: The line of the case that runs; until pytest has its terminal, nothing is shown.
+    #: The line of the running case. It shows nothing before pytest has a terminal.
     progress: Progress = field(init=False)
     bounds: Bounds = field(init=False)
-    #: The time of --within.
+    #: The time limit of --within.
     limit: Optional[TimeLimit] = None
-    #: What the gate's processes have of --gate-time.
+    #: The share of --gate-time for each case's fresh processes.
     gate_time: GateTime = field(default_factory=lambda: GateTime(None, 0))
-    #: What is compared with, and what a case may lose.
+    #: What the run is compared with, and how much a case may lose.
     baseline: Optional[Comparison] = None
     against: Optional[Against] = None
-    same: str = ""  # why nothing is compared: --against names this side
+    same: str = ""  # why nothing is compared: --against names this environment
     policy: Optional[Policy] = None
-    #: The cases, each with its machine, of which the baseline to be saved has an entry to judge by.
+    #: What is counted in addition to the times, with --count.
+    counting: Optional[Counting] = None
+    #: Cases on machines for which the baseline to be saved already has a usable entry.
     replaceable: Set[Place] = field(default_factory=set)
     sigterm: Optional[Sigterm] = None
-    #: The test that is set up or called.
+    #: The test in its setup or call.
     item: Optional[pytest.Item] = None
     #: Fixtures of pytest-benchmark whose results no test could record.
     late: List[Any] = field(default_factory=list)
-    #: What this process's TensorFlow starts with, and TF_POPLAR_FLAGS as they were exported: a case
-    #: adds its own to this process's environment.
+    #: The flags that this process's TensorFlow starts with, and TF_POPLAR_FLAGS as exported by the
+    #: user: cases add their flags to the environment.
     flags: Optional[Flags] = None
     exported_flags: Optional[str] = None
 

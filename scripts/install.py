@@ -46,7 +46,6 @@ UNUSED = (
     "tensorflow/include",
     "clang/native",
     "openvino/include",
-    "plotly/labextension",
     "torch/test",
     "torch/bin/test_*",
     "torch/bin/protoc*",

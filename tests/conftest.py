@@ -19,7 +19,6 @@ from ipubench.fixtures.machine.packages import version_of
 from ipubench.fixtures.machine.processor import CPUINFO, flags_of
 from tests.support.harness import Project, SuiteServer
 from tests.support.own_project import OwnProject
-from tests.support.packing import pack_once
 from tests.support.repository import Repository
 from tests.support.tries import tries
 
@@ -28,33 +27,31 @@ settings.load_profile("ipubench")
 
 NIGHTLY = Path(__file__).with_name("nightly")
 
-# In a file of nothing but tests of frameworks.
+# For a file in which every test needs a framework.
 MARKED = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.framework\b", re.MULTILINE)
 
 
-# A shell's background job ignores Ctrl-C, and so would every run of the suite that a test starts.
+# A shell's background job ignores Ctrl-C, which all runs started by tests would inherit.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# A suite that a test runs in a process of its own is no worker of pytest-xdist.
+# A run of the suite in another process is not a worker of pytest-xdist.
 for name in [name for name in os.environ if name.startswith("PYTEST_XDIST")]:
     del os.environ[name]
 
-# TensorFlow decides about oneDNN when it is imported: tests ask for it where the suite does
-# (fixtures/devices/cpu.py), because without it gradients of grouped convolutions do not exist.
+# TensorFlow decides about oneDNN when it is imported. Tests choose oneDNN as the suite does
+# (fixtures/devices/cpu.py), because gradients of grouped convolutions need it.
 if onednn.is_faster(flags_of(CPUINFO)):
     os.environ.setdefault(onednn.VARIABLE, "1")
 
 
-# A fork beside threads that compute may wait for ever, and keeps the pipe to pytest-xdist's
-# controller open, which then never learns that its worker was ended.
+# A fork while other threads compute may hang, and keeps the pipe to pytest-xdist's controller open,
+# which then does not notice that its worker has ended.
 def _no_fork() -> int:
     raise RuntimeError("tests do not fork their own process: start one")
 
 
 os.fork = _no_fork
-
-pack_once()
 
 
 @pytest.fixture
@@ -65,52 +62,53 @@ def project(tmp_path: Path) -> Project:
 
 @pytest.fixture
 def stored(project: Project, baselines: Path) -> Project:
-    """A project with the folder of baselines that the file's own fixture has made."""
+    """A project with the baselines that the file's own fixture has stored."""
     shutil.copytree(baselines, project.folder / "baselines")
     return project
 
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the machine can do at most is found once for all tests of a file."""
+    """The peaks of the machine, measured once for all tests of a file."""
     return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture
 def own(tmp_path: Path, cache: Path) -> OwnProject:
-    """A project of somebody else's."""
+    """A project that only uses the plugin."""
     return OwnProject(tmp_path, cache)
 
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Repository:
-    """A git repository with the suite and fake cases, in a folder beside others."""
+    """A git repository with the suite and fake cases, in a folder next to others."""
     folder = tmp_path / "repository"
     folder.mkdir()
     return Repository(folder)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give all tests of a run, in workers of pytest-xdist too, one folder for the suite's caches.
+    """Give all tests of a run, including pytest-xdist's workers, one folder for the suite's caches.
 
-    What one test has compiled or drawn is there for the next, and the user's own cache is not used.
+    Later tests reuse what one test compiled or drew, and the user's own cache is not touched.
     """
     if not hasattr(config, "workerinput"):
         folder = tempfile.mkdtemp(prefix="ipubench-tests-")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
         os.environ["IPUBENCH_CACHE_DIR"] = folder
-        # What XLA is given is ours, not how LLVM optimises what it makes of it, which takes almost
-        # half of the time; tests of numbers do without this where make test-avx2 runs them.
+        # Tests cover the program that XLA gets, not LLVM's optimisation of it, which takes almost
+        # half of the time. `make test-avx2` runs tests of numbers without this flag.
         hasty = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
         if version_of("tensorflow").startswith("2.21."):
-            # Half of what is left. TensorFlow ends a process that gives a flag it does not know.
+            # Half of the remaining time. TensorFlow ends a process that sets a flag it does not
+            # know.
             hasty += " --xla_cpu_use_fusion_emitters=false"
         os.environ.setdefault("XLA_FLAGS", hasty)
     SuiteServer.folder = Path(os.environ["IPUBENCH_CACHE_DIR"])
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> Optional[bool]:
-    """Leave out tests/nightly unless it is named, and files that ``-m "not framework"`` deselects.
+    """Leave out tests/nightly unless named, and files that ``-m "not framework"`` deselects.
 
     Some of the latter import a framework.
     """
@@ -125,13 +123,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> Optio
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark what runs the suite: it uses the fixture ``project``, or one's own project."""
+    """Mark tests that run the suite: they use the fixture ``project`` or ``own``."""
     if {"project", "own"} & set(getattr(item, "fixturenames", ())):
         item.add_marker("suite")
 
 
 def pytest_collection_finish() -> None:
-    """Leave modules out of garbage collections, and have fewer: TensorFlow's graphs cause many."""
+    """Exclude modules from garbage collection and collect less often, for TensorFlow's graphs."""
     gc.freeze()
     gc.set_threshold(50_000)
 
@@ -139,9 +137,10 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
     """Put tests of PyTorch first and those of TensorFlow last.
 
-    Each kernel that TensorFlow's XLA compiles makes every later C++ exception of the process slower
-    to unwind, and OpenVINO throws thousands while it converts a network: seconds become minutes.
-    Of several workers one begins with PyTorch, another soon comes to TensorFlow.
+    Each kernel that TensorFlow's XLA compiles slows down the unwinding of every later C++
+    exception in the process, and OpenVINO throws thousands while it converts a network: seconds
+    become minutes. With several workers one begins with PyTorch and another soon reaches
+    TensorFlow.
     """
     items.sort(key=_turn)
 

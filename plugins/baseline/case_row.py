@@ -76,6 +76,7 @@ COLUMNS: Tuple[Tuple[str, str], ...] = (
     ("throughput mean (items/s)", "mean"),
     ("throughput min (items/s)", "min"),
     ("throughput max (items/s)", "max"),
+    ("instructions (1/call)", "instructions"),
     ("latency p50 (ms)", "p50_ms"),
     ("latency p90 (ms)", "p90_ms"),
     ("latency p99 (ms)", "p99_ms"),
@@ -150,6 +151,7 @@ class CaseRow:
     mean: Optional[float] = None
     min: Optional[float] = None
     max: Optional[float] = None
+    instructions: Optional[float] = None
     p50_ms: Optional[float] = None
     p90_ms: Optional[float] = None
     p99_ms: Optional[float] = None
@@ -217,6 +219,7 @@ def row_of(benchmark: Benchmark, verdict: Optional[Verdict] = None) -> CaseRow:
         mean=throughput.mean,
         min=throughput.min,
         max=throughput.max,
+        instructions=record.instructions.per_call if record.instructions else None,
         p50_ms=latency.p50_ms,
         p90_ms=latency.p90_ms,
         p99_ms=latency.p99_ms,

@@ -30,11 +30,11 @@ from ipubench.plugins.record.record import unnamed
 from ipubench.plugins.record.structs import Benchmark, as_plain
 from ipubench.plugins.record.text import (
     EXIT_USAGE,
+    distinct_names,
     percent,
     short_number,
     table,
     terminal_width,
-    told_apart,
 )
 from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED, known
 
@@ -181,7 +181,7 @@ def diff(args: Namespace) -> int:
     places = names_of(one.place for one in found)
     which = configurations_of([one.key for one in found])
     called = [places[one.place] + configuration for one, configuration in zip(found, which)]
-    names = told_apart(
+    names = distinct_names(
         {full: one.name + full[len(one.key.nodeid) :] for one, full in zip(found, called)}
     )
     for full, difference in zip(called, found):

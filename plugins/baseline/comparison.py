@@ -35,6 +35,11 @@ class Comparison:
         """Return the entry that a measured case is compared with; None where it is new."""
         return find(self._by_case, *key_of(benchmark))
 
+    def newest(self, nodeid: str) -> Optional[Benchmark]:
+        """Return the newest entry of a case, whatever its machine and configuration."""
+        entries = self._by_case.get(nodeid, ())
+        return max(entries, key=lambda entry: entry.record.time, default=None)
+
     def software(self, benchmarks: Iterable[Benchmark]) -> str:
         """Return in words which versions and commits are others than the entries'; '' for none."""
         return software_since(self._by_case, benchmarks)

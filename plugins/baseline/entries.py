@@ -23,7 +23,7 @@ from typing import (
 from msgspec.structs import replace
 
 from ipubench.fixtures.case.errors import some_of
-from ipubench.plugins.gate.countable import LEAST_FRESH, is_clean, lost_words
+from ipubench.plugins.gate.countable import LEAST_FRESH, disturbance_text, is_clean
 from ipubench.plugins.gate.rule import Rule, judge
 from ipubench.plugins.record.host_process import software_changes
 from ipubench.plugins.record.record import (
@@ -111,7 +111,7 @@ def measured(results: SessionResults) -> List[Benchmark]:
     found = []
     for nodeid, benchmark in results.benchmarks.items():
         if not benchmark.record.implausible:
-            whole = results.whole(nodeid)
+            whole = results.with_fresh(nodeid)
             profile = results.profiles.get(nodeid)
             if profile is not None and profile.here:
                 whole = with_record(whole, replace(whole.record, operations=profile.here))
@@ -147,7 +147,7 @@ def why_disturbed(benchmark: Benchmark) -> str:
     processes = processes_of(benchmark)
     deciding = [sample for sample in processes if sample.fresh] or processes
     clean = sum(map(is_clean, deciding))
-    return "" if clean >= min(LEAST_FRESH, len(deciding)) else lost_words(processes)
+    return "" if clean >= min(LEAST_FRESH, len(deciding)) else disturbance_text(processes)
 
 
 def complete(benchmark: Benchmark) -> Benchmark:

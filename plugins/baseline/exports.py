@@ -94,6 +94,7 @@ def github_action_benchmark(rows: Iterable[CaseRow]) -> str:
             "compile (s)": row.compile_seconds,
             "rounds": row.rounds,
             "processes": row.processes,
+            "instructions a call": row.instructions,
         }
         lines = [f"{key}: {_shown(value)}" for key, value in facts.items() if value]
         if row.share is not None:
@@ -125,6 +126,8 @@ def bencher(rows: Iterable[CaseRow]) -> str:
             measures["latency"] = {"value": 1e6 * row.p50_ms}
         if row.p99_ms is not None:
             measures["latency-p99"] = {"value": 1e6 * row.p99_ms}
+        if row.instructions is not None:
+            measures["instructions"] = {"value": row.instructions}
         if row.compile == "fresh" and row.compile_seconds is not None:
             measures["build-time"] = {"value": row.compile_seconds}
         if row.host_memory_bytes is not None:

@@ -22,8 +22,15 @@ from ipubench.plugins.baseline.run_facts import (
     in_time,
     worst_run,
 )
+from ipubench.plugins.record.record import THROUGHPUT
 from ipubench.plugins.record.structs import Benchmark, Profile
-from ipubench.plugins.record.text import EXIT_USAGE, cut_middle, name_of_test, percent, told_apart
+from ipubench.plugins.record.text import (
+    EXIT_USAGE,
+    cut_middle,
+    distinct_names,
+    name_of_test,
+    percent,
+)
 from ipubench.plugins.record.verdict import (
     COMPARED,
     EXIT_NOTHING_COMPARED,
@@ -31,6 +38,7 @@ from ipubench.plugins.record.verdict import (
     INCONCLUSIVE,
     MISSING,
     PASS,
+    REGRESSED,
     UNJUDGED,
     JudgedMetric,
     Verdict,
@@ -240,7 +248,7 @@ def named(rows: Sequence[CaseRow]) -> List[CaseRow]:
 
     A case that measured nothing is called by its test: its identifier may be a number.
     """
-    names = told_apart(
+    names = distinct_names(
         {row.id: name_of_test(row.id) if row.throughput is None else row.name for row in rows}
     )
     return [dataclasses.replace(row, name=names[row.id]) for row in rows]
@@ -296,10 +304,13 @@ def headline(report: Report, rows: Sequence[CaseRow]) -> str:
 def conclusion(report: Report, rows: Sequence[CaseRow]) -> str:
     """Return what matters most in a few words: what is wrong, or that nothing is."""
     found = counts(rows)
-    wrong = [f"{found[kind]} {kind}" for kind in BAD if kind in found]
+    wrong = [f"{found[kind]} {kind}" for kind in BAD if kind in found and kind != REGRESSED]
     cases = counted(len(rows), "case")
     clear, open_ = found.get(PASS, 0) + found.get(IMPROVED, 0), found.get(INCONCLUSIVE, 0)
-    if wrong:
+    regressed = [row for row in rows if row.kind == REGRESSED]
+    if regressed:
+        text = ", ".join([_slower(regressed, cases), *wrong])
+    elif wrong:
         text = f"{', '.join(wrong)} of {cases}"
     elif clear or open_:
         text = f"No regression in {counted(clear, 'case')}" if clear else f"{cases} measured"
@@ -308,6 +319,17 @@ def conclusion(report: Report, rows: Sequence[CaseRow]) -> str:
     else:
         text = f"{cases} measured" + (", none judged" if report.baseline else "")
     return text + _of_the_runs(report)
+
+
+def _slower(bad: Sequence[CaseRow], cases: str) -> str:
+    """Return which case is slower by how much, or how many of the ``cases`` are."""
+    by_speed = all(row.metric == THROUGHPUT for row in bad)
+    if len(bad) > 1:
+        return f"{len(bad)} of {cases} {'are slower' if by_speed else 'regressed'}"
+    (row,) = bad
+    if not by_speed or row.change is None:
+        return f"{row.name} regressed"
+    return f"{row.name} is {percent(-row.change, 0 if row.change <= -0.1 else 1)} slower"
 
 
 def _of_the_runs(report: Report) -> str:

@@ -17,12 +17,12 @@ from ipubench.plugins.record.record import COMPILED, processes_of
 from ipubench.plugins.record.structs import Benchmark, Facts
 from ipubench.plugins.record.text import (
     cut_middle,
+    distinct_names,
     percent,
     share_text,
     short_number,
     table,
     terminal_width,
-    told_apart,
 )
 
 
@@ -68,7 +68,7 @@ def overview(benchmarks: Sequence[Benchmark]) -> Iterator[str]:
         which = configurations_of(list(map(key_of, entries)))
         called = [entry.fullname + one for entry, one in zip(entries, which)]
         own = [entry.record.name + one for entry, one in zip(entries, which)]
-        names = told_apart(dict(zip(called, own)))
+        names = distinct_names(dict(zip(called, own)))
         for full, benchmark in zip(called, entries):
             record, rate = benchmark.record, throughput_of(benchmark)
             rows.append(

@@ -8,11 +8,12 @@ open from disk too.
 from __future__ import annotations
 
 import argparse
+import collections
 import dataclasses
 import json
 import sys
 from argparse import Namespace
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.machine.files import user_path, write_atomically
@@ -22,12 +23,12 @@ from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.history import FOLDER, nothing_in, read, slug, with_changes
 from ipubench.plugins.baseline.show import when
 from ipubench.plugins.baseline.trends import Trend, level_changes, levels, names_of_cases, trends_of
-from ipubench.plugins.record.text import name_of_test, number_text, percent, without_identifier
-from ipubench.plugins.web.templates import is_installed, plotly_script, render, script
+from ipubench.plugins.record.text import name_of_test, percent, rate_text, without_identifier
+from ipubench.plugins.web.templates import is_installed, render, script
 
 #: Of what changed lately, on the front page.
 MOST_EVENTS = 50
-NO_LIBRARIES = "the site needs jinja2 and plotly: pip install 'ipubench[report]'"
+NO_LIBRARIES = "the site needs jinja2: pip install 'ipubench[report]'"
 COLUMNS = (
     ("case", "name", False),
     ("level", "level", True),
@@ -35,6 +36,16 @@ COLUMNS = (
     ("at", "changed", False),
     ("runs", "runs", True),
     ("machine", "machine", False),
+)
+#: Of the runs of a trend.
+POINT_COLUMNS = (
+    ("run (UTC)", "when", False),
+    ("revision", "revision", False),
+    ("throughput", "rate", True),
+    ("95% interval", "interval", True),
+    ("processes", "processes", True),
+    ("change of level", "change", True),
+    ("what was decided", "decided", False),
 )
 #: Keys of a line that its filters use.
 FILTERED = ("id", "function", "name", "machine", "kind")
@@ -69,12 +80,11 @@ def site(args: Namespace) -> int:
 
 
 def pages(found: Sequence[Marked], runs: int, commits: str = "") -> Iterator[Tuple[str, str]]:
-    """Yield name and text of each file. Raises ImportError without plotly.
+    """Yield name and text of each file. Raises ImportError without jinja2.
 
     ``runs``: how many runs the trends are made of.
     ``commits``: address of a commit, with {} in place of its number; '' for no links.
     """
-    yield "plotly.js", plotly_script()
     yield "site.css", script("style.css", "site.css")
     yield "index.js", script("table.js", "index.js")
     yield "case.js", script("plot.js", "case.js")
@@ -103,23 +113,35 @@ def _index(found: Sequence[Marked], runs: int, commits: str) -> str:
     machines = sorted({row["machine"] for row in rows})
     newest = max(point.time for trend, _ in found for point in trend.points)
     events = sorted(_events(found, commits, names), key=lambda event: event["time"], reverse=True)
+    moments = _moments(event["time"] for event in events)
+    for event in events:
+        event["when"] = moments[event["time"]]
     facts = {
-        "machines": str(len(machines)),
+        **({"machine": machines[0]} if len(machines) == 1 else {"machines": str(len(machines))}),
         "cases": str(len({row["id"] for row in rows})),
         "runs": str(runs),
         "newest run": f"{when(newest)} UTC",
     }
     functions = sorted({row["function"] for row in rows})
+    kinds = sorted({row["kind"] for row in rows})
     values = {
         "facts_of_site": facts,
         "events": events[:MOST_EVENTS],
         "more": max(0, len(events) - MOST_EVENTS),
         "filters": [
-            {"key": "machine", "label": "Machine", "values": machines},
-            {"key": "function", "label": "Function", "values": functions},
-            {"key": "kind", "label": "Last change", "values": ["faster", "slower"]},
+            {"key": key, "label": label, "values": list(filter(None, choices))}
+            for key, label, choices in (
+                ("machine", "Machine", machines),
+                ("function", "Function", functions),
+                ("kind", "Last change", kinds),
+            )
+            if len(choices) > 1
         ],
-        "columns": COLUMNS,
+        "columns": [
+            column
+            for column in COLUMNS
+            if any(row[column[1]] for row in rows) and (column[1] != "machine" or machines[1:])
+        ],
         "rows": rows,
         "data": {"rows": [{key: row[key] for key in FILTERED} for row in rows]},
     }
@@ -142,7 +164,7 @@ def _row(trend: Trend, changes: Sequence[int], names: Mapping[str, str]) -> Dict
         "machine": trend.key.fingerprint,
         "configuration": trend.key.config_hash[:HASH_LENGTH],
         "runs": len(trend.points),
-        "level": number_text(level),
+        "level": rate_text(level),
         "unit": trend.unit,
         **_told(change),
         "changed": "" if moment is None else f"{moment.revision} {when(moment.time)}".strip(),
@@ -175,7 +197,6 @@ def _events(
             yield {
                 **common,
                 "time": point.time,
-                "when": when(point.time),
                 "revision": point.revision,
                 "commit": _commit(point.revision, commits),
                 **_told(change),
@@ -188,12 +209,13 @@ def _case(nodeid: str, ours: Sequence[Marked], commits: str) -> str:
     trends = []
     for trend, changes in ours:
         marks = level_changes(trend, changes)
+        moments = _moments(point.time for point in trend.points)
         points: List[Dict[str, Any]] = [
             {
                 **dataclasses.asdict(point),
                 **_told(marks.get(index)),
-                "when": when(point.time),
-                "rate": number_text(point.throughput),
+                "when": moments[point.time],
+                "rate": rate_text(point.throughput),
                 "interval": _interval(point.low, point.high),
                 "commit": _commit(point.revision, commits),
             }
@@ -205,6 +227,11 @@ def _case(nodeid: str, ours: Sequence[Marked], commits: str) -> str:
                 "machine": trend.key.fingerprint,
                 "configuration": trend.key.config_hash[:HASH_LENGTH],
                 "unit": trend.unit,
+                "columns": [
+                    column
+                    for column in POINT_COLUMNS
+                    if any(_filled(point, column[1]) for point in points)
+                ],
                 "points": points,
                 "levels": levels(trend, changes),
             }
@@ -212,6 +239,21 @@ def _case(nodeid: str, ours: Sequence[Marked], commits: str) -> str:
     return render(
         "case.html", {"where": without_identifier(nodeid), "name": name, "trends": trends}
     )
+
+
+def _filled(point: Mapping[str, Any], key: str) -> bool:
+    """Return whether a run has something in a column."""
+    return bool(point["promoted"] or point["accepted"] if key == "decided" else point[key])
+
+
+def _moments(times: Iterable[str]) -> Dict[str, str]:
+    """Return how each time is written: to the minute, or to the second if minutes repeat."""
+    different = set(times)
+    minutes = collections.Counter(map(when, different))
+    return {
+        time: when(time) if minutes[when(time)] == 1 else time[:19].replace("T", " ")
+        for time in different
+    }
 
 
 def anchor_of(trend: Trend) -> str:
@@ -241,7 +283,7 @@ def _where(nodeid: str, names: Mapping[str, str]) -> str:
 def _interval(low: Optional[float], high: Optional[float]) -> str:
     if low is None or high is None:
         return ""
-    return f"{number_text(low)} to {number_text(high)}"
+    return f"{rate_text(low)} to {rate_text(high)}"
 
 
 def _commit(revision: str, commits: str) -> str:

@@ -17,7 +17,7 @@ from ipubench.plugins.gate.shown_throughput import throughput_of
 from ipubench.plugins.record.host_process import short_revision
 from ipubench.plugins.record.record import processes_of
 from ipubench.plugins.record.structs import Benchmark, Facts
-from ipubench.plugins.record.text import name_of_test, told_apart
+from ipubench.plugins.record.text import distinct_names, name_of_test
 
 LEAST_RUNS_OF_A_LEVEL = 3
 #: A case whose runs agree better than this still moves with the machine.
@@ -70,7 +70,7 @@ def trends_of(benchmarks: Sequence[Benchmark]) -> List[Trend]:
 
 def names_of_cases(trends: Sequence[Trend]) -> Dict[str, str]:
     """Return what to call each case: its test, or its node id where two files have such a test."""
-    return told_apart({trend.key.nodeid: name_of_test(trend.key.nodeid) for trend in trends})
+    return distinct_names({trend.key.nodeid: name_of_test(trend.key.nodeid) for trend in trends})
 
 
 def _point(benchmark: Benchmark) -> Point:

@@ -1,1 +1,1 @@
-"""A benchmarks.yml as cases: ``pytest path/to/benchmarks.yml`` (docs/how-to/benchmarks-yml.md)."""
+"""Runs a benchmarks.yml: ``pytest path/to/benchmarks.yml`` (docs/how-to/benchmarks-yml.md)."""

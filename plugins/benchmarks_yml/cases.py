@@ -1,4 +1,4 @@
-"""A benchmarks.yml as a pytest module, whose cases are its entries under the options given."""
+"""Turns a benchmarks.yml into a pytest module: each entry gives cases."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ipubench.fixtures.case.options import CaseConfig, option, resolve_key
 from ipubench.fixtures.devices import IPU_KINDS
 from ipubench.plugins.benchmarks_yml import template
 from ipubench.plugins.benchmarks_yml.entry import Entry, Variant, variant_name
-from ipubench.plugins.benchmarks_yml.figures import word_read
+from ipubench.plugins.benchmarks_yml.figures import text_problem
 from ipubench.plugins.benchmarks_yml.metrics import (
     DERIVED,
     LATENCY,
@@ -30,29 +30,29 @@ from ipubench.plugins.command_line.set_option import can_be_set, convert
 from ipubench.plugins.record.text import safe_name
 from ipubench.plugins.selection.selected import case_of
 
-#: What --set can change beside the parameters of an entry.
+#: What --set can change, in addition to the parameters of an entry.
 SETTABLE = ("skip_by", "allow_wandb", "timeout", "compile_only")
-# A command decides these; the options that ask for them are refused.
-ITS_OWN = {
+# Options that are refused, because the command decides.
+DECIDED_BY_COMMAND = {
     "steps": "the command decides how often it reports",
-    "batches_per_step": "the command decides what it runs at a time",
+    "batches_per_step": "the command decides how much it runs at a time",
 }
 
 
 @dataclass(frozen=True)
 class SpecConfig(CaseConfig):
-    """A command of a benchmarks.yml, and what its output means."""
+    """A command of a benchmarks.yml, and how to read its output."""
 
-    mode: str = option("command", "what a command does is its own")
-    precision: str = option("unknown", "the command's own")
+    mode: str = option("command", "the command decides what it does")
+    precision: str = option("unknown", "the command decides")
     entry: str = option("", "name in the file")
     command: str = option("", "cmd with the parameters filled in; variables are replaced later")
     parameters: Tuple[Tuple[str, str], ...] = option(
         (), "of this variant; --set=NAME=VALUE replaces one"
     )
-    environment: Tuple[Tuple[str, str], ...] = option((), "variables of its own")
+    environment: Tuple[Tuple[str, str], ...] = option((), "variables from env")
     metrics: Tuple[Tuple[str, str, int, str], ...] = option(
-        (), "name, regular expression or what it is derived from, skip, reduction"
+        (), "name, regular expression or expression, skip, reduction"
     )
     latency_seconds: float = option(
         MILLISECOND, "seconds of one unit of the latency that the command prints", later=True
@@ -60,7 +60,7 @@ class SpecConfig(CaseConfig):
     ipus_in_name: int = option(1, "N of podN")
     skip_by: str = option(
         ORDER,
-        f"what skip drops: the earliest values ({ORDER}), or the lowest ones, of a latency the "
+        f"what skip drops: the earliest values ({ORDER}), or the lowest ones, for a latency the "
         f"highest ({VALUE}, as the original runner)",
         choices=SKIPS,
     )
@@ -70,13 +70,13 @@ class SpecConfig(CaseConfig):
 
     @property
     def ipus(self) -> int:
-        """IPUs that the name speaks of, on an IPU system."""
+        """The number of IPUs in the name; 0 on a host."""
         return 0 if self.system == "host" else self.ipus_in_name
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the command line asks for."""
+    """The command line's options for cases."""
 
     assignments: Mapping[str, Sequence[str]]
     device: str
@@ -88,17 +88,17 @@ def cases_of(entry: Entry, wanted: Wanted) -> Iterator[Case]:
     """Yield the cases of an entry, in the order of its variants."""
     for variant in entry.variants:
         parameters = {name.replace("-", "_"): name for name in variant}
-        own = [key for key in wanted.assignments if key in parameters]
+        set_parameters = [key for key in wanted.assignments if key in parameters]
         options = {
             key: name
             for key in wanted.assignments
-            if key not in own
+            if key not in set_parameters
             for name in [resolve_key(SpecConfig, key)]
             if name in SETTABLE
         }
-        lacks = frozenset(set(wanted.assignments) - {*own, *options})
-        for texts in itertools.product(*(wanted.assignments[key] for key in own)):
-            changed = {parameters[key]: text for key, text in zip(own, texts)}
+        lacks = frozenset(set(wanted.assignments) - {*set_parameters, *options})
+        for texts in itertools.product(*(wanted.assignments[key] for key in set_parameters)):
+            changed = {parameters[key]: text for key, text in zip(set_parameters, texts)}
             for values in itertools.product(*(wanted.assignments[key] for key in options)):
                 given = dict(zip(options.values(), values))
                 yield _case(entry, variant, changed, given, lacks, wanted)
@@ -113,10 +113,11 @@ def _case(
     wanted: Wanted,
 ) -> Case:
     config = _config(entry, {**variant, **changed}, wanted.device)
-    error = next((f"--{key.replace('_', '-')}: {ITS_OWN[key]}" for key in lacks & {*ITS_OWN}), "")
+    refused = lacks & {*DECIDED_BY_COMMAND}
+    error = next((f"--{key.replace('_', '-')}: {DECIDED_BY_COMMAND[key]}" for key in refused), "")
     metrics = [metric.name for metric in entry.metrics]
     for expression in entry.derived.values():
-        unfit = word_read(expression, dict(config.parameters), metrics) if changed else ""
+        unfit = text_problem(expression, dict(config.parameters), metrics) if changed else ""
         if unfit:
             error = error or f"--set: {entry.name}: {expression.text!r}: {unfit}"
     for name, text in given.items():
@@ -139,7 +140,7 @@ def _case(
         config,
         f"{identifier}-invalid" if error else identifier,
         overrides=frozenset([*changed, *given]),
-        lacks=lacks - {*ITS_OWN},
+        lacks=lacks - refused,
         excluded=excluded,
         error=error,
         base_id=identifier_of(_config(entry, variant, wanted.device)),
@@ -157,7 +158,7 @@ def _config(entry: Entry, variant: Mapping[str, str], device: str) -> SpecConfig
         environment=tuple(sorted(entry.environment.items())),
         metrics=tuple(
             [(m.name, m.regexp, m.skip, m.reduction) for m in entry.metrics]
-            # What the case's rate and latency are made of is a part of the case.
+            # The expressions of rate and latency are a part of the case.
             + [
                 (name, entry.derived[name].text, 0, DERIVED)
                 for name in (THROUGHPUT, LATENCY)
@@ -172,9 +173,9 @@ def _config(entry: Entry, variant: Mapping[str, str], device: str) -> SpecConfig
 
 
 def identifier_of(config: SpecConfig) -> str:
-    """Return the original's name of the variant, and what was set beside its parameters.
+    """Return the original name of the variant, and ``skip_by`` if it is set.
 
-    It is the name of a file, too: only letters, digits, ``-``, ``_`` and ``.``.
+    It is also a file name: only letters, digits, ``-``, ``_`` and ``.``.
     """
     return safe_name(config.name) + (f"-skipby{config.skip_by}" if config.skip_by != ORDER else "")
 
@@ -184,30 +185,30 @@ def unknown_option(key: str, configs: List[SpecConfig]) -> str:
     names = sorted({name for config in configs for name, _ in config.parameters})
     names = list(filter(can_be_set, names))
     return (
-        f"--set: {key!r} is no parameter of the selected commands; they have "
+        f"--set: {key!r} is not a parameter of the selected commands; they have "
         f"{', '.join([*names, *SETTABLE])}"
     )
 
 
 def bench_spec(config: SpecConfig, command_meter: Callable[[SpecConfig], None]) -> None:
-    """Run the command of an entry and measure what it reports."""
+    """Run the command of an entry and record its figures."""
     command_meter(config)
 
 
 class SpecFile(pytest.Module):
-    """The file as a module. Its function is a pytest.Function, so fixtures serve it."""
+    """The file as a pytest module with one function, so that it can use fixtures."""
 
     entries: Dict[str, Entry]  # by name
 
     @classmethod
     def of(cls, parent: Any, path: Path, nodeid: str, entries: Dict[str, Entry]) -> SpecFile:
-        """Return the node of a file; ``nodeid``: what the identifiers of its cases begin with."""
+        """Return the node of a file; ``nodeid``: the prefix of its cases' node ids."""
         found: SpecFile = cls.from_parent(parent, path=path, nodeid=nodeid)
         found.entries = entries
         return found
 
     def funcnamefilter(self, name: str) -> bool:
-        """Collect the function in every project: its python_functions may name tests alone."""
+        """Collect the function, whatever the project's python_functions is."""
         return name == bench_spec.__name__
 
     def _getobj(self) -> types.ModuleType:
@@ -224,12 +225,12 @@ def config_of(item: pytest.Item) -> SpecConfig:
 
 
 def entry_of(item: pytest.Item) -> Entry:
-    """Return the entry of the file that such a case runs."""
+    """Return the entry of such a case."""
     file = item.getparent(SpecFile)
     assert file is not None
     return file.entries[config_of(item).entry]
 
 
 def is_spec(item: pytest.Item) -> bool:
-    """Tell whether an item is a case of a benchmarks.yml."""
+    """Return whether an item is a case of a benchmarks.yml."""
     return item.getparent(SpecFile) is not None

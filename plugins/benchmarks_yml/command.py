@@ -1,4 +1,4 @@
-"""The command of one case: what it needs, its environment, one run of it."""
+"""Runs the command of a case: its requirements, its environment, its logs."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ from ipubench.plugins.benchmarks_yml.cases import SpecConfig, config_of, entry_o
 from ipubench.plugins.benchmarks_yml.entry import Entry
 
 COMPILE_ONLY = "--compile-only"
-# Between two looks at a command that runs.
+# The time between two updates of the progress line.
 LOOK_SECONDS = 1.0
-# Between asking a command to end and killing all of it.
+# The time between SIGTERM and SIGKILL.
 GRACE_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
 class Ran:
-    """A command that ended well."""
+    """A command that has succeeded."""
 
-    words: List[str]
+    arguments: List[str]
     stdout: Path
     stderr: Path
     seconds: float
@@ -54,9 +54,9 @@ class Ran:
 
 
 def base_environment(dataset_dir: Optional[str]) -> Dict[str, str]:
-    """Return this process's environment for commands: this Python first, nothing of pytest.
+    """Return this process's environment for commands, with this Python first in PATH.
 
-    Raises CaseError where ``dataset_dir`` is below the home folder of nobody.
+    Raises CaseError if ``dataset_dir`` begins with ``~USER`` and there is no such user.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     found = with_absolute_folders(kept)
@@ -79,7 +79,7 @@ def environment(
 
 
 def needs(entry: Entry, config: SpecConfig, base: Mapping[str, str]) -> str:
-    """Return what is missing before a command can run, in one sentence, or ''."""
+    """Return a sentence about what a command lacks to run, or ''."""
     where = f"{entry.file}, line {entry.line}: {config.name}"
     known = {**base, **dict(config.environment)}
     if FOLDER_VARIABLE not in known and (
@@ -87,13 +87,13 @@ def needs(entry: Entry, config: SpecConfig, base: Mapping[str, str]) -> str:
     ):
         hint = "set it, or give --dataset-dir=PATH"
         if FOLDER_VARIABLE not in template.variables(config.command):
-            hint += "; an entry that reads no data set says generated: true"
+            hint += "; an entry that reads no data set needs generated: true"
         return f"{where} needs a data set, and {FOLDER_VARIABLE} is not set: {hint}"
     unset = [name for name in template.variables(config.command) if name not in known]
     if unset:
         return f"{where}: its command uses ${unset[0]}, which is not set"
     try:
-        problem = "" if kind_of(entry.folder) == FOLDER else "which is no folder"
+        problem = "" if kind_of(entry.folder) == FOLDER else "which is not a folder"
     except OSError as error:
         problem = f"which cannot be used: {error.strerror}"
     if problem:
@@ -104,9 +104,9 @@ def needs(entry: Entry, config: SpecConfig, base: Mapping[str, str]) -> str:
 
 
 def _unmet(where: str, path: Path) -> str:
-    """Return which requirement of a file this Python does not meet, or ''.
+    """Return a sentence about a requirement that this Python does not meet, or ''.
 
-    Lines that only pip understands (options, addresses) are not looked at.
+    This ignores lines for pip alone, such as options and URLs.
     """
     from packaging.requirements import InvalidRequirement, Requirement
 
@@ -126,26 +126,25 @@ def _unmet(where: str, path: Path) -> str:
         if not version or not wanted.specifier.contains(version, prereleases=True):
             found = f"this Python has {version}" if version else "this Python has none"
             return (
-                f"{where} needs {text}, and {found}; nothing is installed here: "
+                f"{where} needs {text}, and {found}; install it: "
                 f"{sys.executable} -m pip install -r {path}"
             )
     return ""
 
 
-def words_of(config: SpecConfig, known: Mapping[str, str]) -> List[str]:
-    """Return the words of a command under the options of the run. Raises CaseError.
+def arguments_of(config: SpecConfig, known: Mapping[str, str]) -> List[str]:
+    """Return the arguments of a case's command. Raises CaseError.
 
-    ``known``: the variables that are replaced.
+    ``known``: the variables to replace.
     """
     try:
-        words = template.words(config.command, known)
+        arguments = template.split(config.command, known)
     except ValueError as error:
         raise CaseError(f"{config.name}: its command cannot be split: {error}") from None
     if config.compile_only:
-        words = [*words, COMPILE_ONLY]
-    return (
-        words if config.allow_wandb and not config.compile_only else template.without_wandb(words)
-    )
+        arguments = [*arguments, COMPILE_ONLY]
+    keep_wandb = config.allow_wandb and not config.compile_only
+    return arguments if keep_wandb else template.without_wandb(arguments)
 
 
 def run(
@@ -155,16 +154,16 @@ def run(
     logs: Path,
     progress: Callable[[str], None],
 ) -> Ran:
-    """Run the command of a case to its end. Raises CaseError where that is no good one.
+    """Run the command of a case to its end. Raises CaseError if it fails.
 
-    The command has a session of its own. Whatever ends the wait, an interruption or the death of
-    this process included, nothing that it started is left.
+    The command has a separate session. It always ends with all that it has started, also after an
+    interruption or the death of this process.
     """
-    words = words_of(config, environ)
+    arguments = arguments_of(config, environ)
     stdout, stderr = logs / "stdout", logs / "stderr"
     what = f"{entry.file}: the command of {config.name}"
     process = ServerProcess(
-        what, words, stdout, environ, GRACE_SECONDS, folder=entry.folder, errors=stderr
+        what, arguments, stdout, environ, GRACE_SECONDS, folder=entry.folder, errors=stderr
     )
     start = time.perf_counter()
     try:
@@ -182,14 +181,14 @@ def run(
         seconds = time.perf_counter() - start
     finally:
         process.stop()
-        _mask_logs([*known_secrets(environ), *secrets_in(words)], (stdout, stderr))
+        _mask_logs([*known_secrets(environ), *secrets_in(arguments)], (stdout, stderr))
     if process.exit_code != 0:
         raise failure(f"{what} {process.how_it_ended()} after {seconds:.1f} s", stderr)
-    return Ran(words, stdout, stderr, seconds, process.peak_bytes or 0)
+    return Ran(arguments, stdout, stderr, seconds, process.peak_bytes or 0)
 
 
 def _mask_logs(secrets: Collection[str], logs: Sequence[Path]) -> None:
-    """Mask the secrets that a command was given and has printed. Raises CaseError."""
+    """Mask the secrets that a command has printed. Raises CaseError."""
     forms = forms_of(secrets)
     if not forms:
         return
@@ -203,7 +202,7 @@ def _mask_logs(secrets: Collection[str], logs: Sequence[Path]) -> None:
                 after.writelines(secret.sub(MASK.encode(), line) for line in before)
         except OSError as error:
             raise CaseError(
-                f"{log} may hold secrets, which cannot be masked there: {error}; delete it, and "
+                f"{log} may contain secrets, which cannot be masked: {error}; delete it, and "
                 "name another folder with --results-dir=PATH"
             ) from error
 
@@ -215,16 +214,16 @@ def _wait(config: SpecConfig, start: float) -> float:
 
 
 def failure(problem: str, stderr: Path) -> CaseError:
-    """Return the error of a command, with the end of what it has printed."""
+    """Return the error for a command, with the last lines of its standard error."""
     lines = "".join(f"\n    {line}" for line in last_lines(stderr, LAST_LINES))
-    said = f"; the last lines of its standard error:{lines}" if lines else ""
-    return CaseError(f"{problem}. Its output is in {stderr.parent}{said}")
+    end = f"; the last lines of its standard error:{lines}" if lines else ""
+    return CaseError(f"{problem}. Its output is in {stderr.parent}{end}")
 
 
 def launched(item: pytest.Item) -> Optional[Tuple[str, List[str]]]:
-    """Return where a case runs its command, and the command's words; None of another case.
+    """Return a heading with the folder of a case's command, and its arguments; else None.
 
-    Raises CaseError where it cannot run.
+    Raises CaseError if it cannot run.
     """
     if not is_spec(item):
         return None
@@ -233,5 +232,5 @@ def launched(item: pytest.Item) -> Optional[Tuple[str, List[str]]]:
     variables = [f"{name}={mask_value(name, value)}" for name, value in config.environment]
     with_them = f" with {' '.join(variables)}" if variables else ""
     known = {**base_environment(options_of(item.config).dataset_dir), **dict(config.environment)}
-    words = mask_words(words_of(config, without_secrets(known)))
-    return f"  which runs, in {where}{with_them}:", words
+    arguments = mask_words(arguments_of(config, without_secrets(known)))
+    return f"  which runs, in {where}{with_them}:", arguments

@@ -1,4 +1,4 @@
-"""An entry of a benchmarks.yml: its keys, what they and its name mean, and its variants."""
+"""An entry of a benchmarks.yml: its keys, the meaning of its name, and its variants."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from ipubench.plugins.benchmarks_yml.metrics import (
     unit_counted,
 )
 
-SHARED = "options"  # in the name of a block that others merge
+SHARED = "options"  # part of the name of a block that entries merge
 CONVERGENCE = "_conv"
-# A word of a name that says the data are made up.
+# Words in a name that mean made-up data.
 MADE_UP = {"generated": re.compile(r"gen(erated)?\d*"), "synthetic": re.compile(r"synth(etic)?\d*")}
-#: Keys that nothing here does anything about: the user prepares the environment.
+#: Keys that have no effect here: the user prepares the environment.
 PREPARATION = (
     "requirements_path",
     "required_apt_packages_path",
@@ -52,7 +52,7 @@ KEYS = (
     "description",
     *PREPARATION,
 )
-#: The columns of specs.csv that every row has, which no entry can name so.
+#: The columns that every row of specs.csv has; entries cannot use these names.
 ROW = ("case", "benchmark", "variant", "run_seconds", "git_revision")
 MOST_VARIANTS = 10_000  # of one entry
 FORMS = 'a mapping NAME: "v1,v2" or a list of rows, the first one with the names'
@@ -66,7 +66,7 @@ class Entry:
 
     name: str
     line: int
-    file: str  # as messages call it
+    file: str  # its name in messages
     folder: Path  # where its command runs
     command: str  # the template
     variants: Tuple[Variant, ...]
@@ -77,13 +77,13 @@ class Entry:
     timeout: Optional[float] = None
     requirements: Optional[Path] = None
     allow_wandb: bool = False
-    data: str = "real"  # or generated, synthetic: then no data set is asked for
+    data: str = "real"  # or generated, synthetic: these need no data set
     notebook: bool = False
-    unused: Tuple[str, ...] = ()  # its keys that nothing is done about
+    unused: Tuple[str, ...] = ()  # its keys without effect
 
     @property
     def converges(self) -> bool:
-        """Whether it is a training to convergence, which runs only when asked for."""
+        """Return whether it trains to convergence: it runs only if the user names it."""
         return CONVERGENCE in self.name
 
     @property
@@ -94,20 +94,20 @@ class Entry:
 
     @property
     def unit(self) -> str:
-        """What a throughput counts: of the column's title, else of the regular expression."""
-        return unit_counted(*self._said_of(THROUGHPUT))
+        """What a throughput counts, from the column's title or the regular expression."""
+        return unit_counted(*self._texts_of(THROUGHPUT))
 
     @property
     def latency_seconds(self) -> float:
-        """The seconds of one unit of a latency: milliseconds unless it says another one."""
-        return seconds_of(*self._said_of(LATENCY))
+        """The seconds of one unit of a latency; by default a millisecond."""
+        return seconds_of(*self._texts_of(LATENCY))
 
     @property
     def figures(self) -> List[str]:
         """The names of its metrics and derived values."""
         return [*(metric.name for metric in self.metrics), *self.derived]
 
-    def _said_of(self, metric: str) -> Tuple[List[str], List[str]]:
+    def _texts_of(self, metric: str) -> Tuple[List[str], List[str]]:
         """Return the titles and the regular expressions of a metric."""
         return (
             [title for title, name in self.output if name == metric],
@@ -116,7 +116,7 @@ class Entry:
 
 
 class VariantReader:
-    """The parameters of one entry, which make its variants. Its methods raise YamlError."""
+    """Reads the parameters of an entry, which make its variants. Methods raise YamlError."""
 
     def __init__(self, fields: Fields, entry: str) -> None:
         """``entry``: the name of the entry in messages."""
@@ -124,9 +124,9 @@ class VariantReader:
         self._entry = entry
 
     def variants(self, node: Value) -> List[Variant]:
-        """Return parameter -> value of each variant; one without parameters where there are none.
+        """Return parameter -> value of each variant; without parameters one empty variant.
 
-        A mapping is the product of its values, of which the first name's change fastest.
+        A mapping gives the product of its values; the first parameter changes fastest.
         """
         if node.data is None:
             return [{}]
@@ -159,7 +159,7 @@ class VariantReader:
         rows: List[Tuple[int, List[str]]] = []
         for row in node.data:
             if not isinstance(row.data, list):
-                raise self._error(row.line, f"this row is no list; parameters are {FORMS}")
+                raise self._error(row.line, f"this row is not a list; parameters are {FORMS}")
             rows.append((row.line, [self._text(value, "a row") for value in row.data]))
         if len(rows) < 2 or not rows[0][1]:
             raise self._error(node.line, f"there are no rows of values; parameters are {FORMS}")
@@ -177,7 +177,7 @@ class VariantReader:
         data: Any = value.data
         if not isinstance(data, SCALARS):
             raise self._error(
-                value.line, f"{shortened(name)} holds a value that is no text or number"
+                value.line, f"{shortened(name)} has a value that is neither text nor a number"
             )
         return str(data)
 
@@ -186,8 +186,8 @@ class VariantReader:
 
 
 def variant_name(entry: str, variant: Mapping[str, str]) -> str:
-    """Return the original's name of a variant: its parameters in alphabetical order.
+    """Return the original name of a variant: its parameters in alphabetical order.
 
-    Files and results have this name, so it says no secret.
+    Files and results have this name, so secrets are masked.
     """
     return entry + "".join(f"_{n}_{mask_value(n, variant[n])}" for n in sorted(variant))

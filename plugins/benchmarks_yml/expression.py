@@ -1,4 +1,4 @@
-"""Arithmetic of derived values: an expression is parsed and walked, and never run as Python."""
+"""Computes derived values: an expression is parsed and evaluated here, never run as Python."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import warnings
 from typing import Any, Callable, Dict, FrozenSet, Mapping, Tuple, Type
 
 LONGEST = 500  # characters
-#: A name as the original runner writes it, which fills in its value.
+#: A name in the original runner's syntax, which inserts the value.
 BRACED = re.compile(r"\{([A-Za-z_]\w*)\}")
 FORM = "numbers, names, + - * / // % **, brackets, abs, min, max, round, int and float"
 
@@ -18,7 +18,7 @@ FORM = "numbers, names, + - * / // % **, brackets, abs, min, max, round, int and
 def _power(base: float, exponent: float) -> float:
     found = base**exponent
     if isinstance(found, complex):
-        raise ValueError("a root of a negative number is no real number")
+        raise ValueError("a root of a negative number is not a real number")
     return float(found)
 
 
@@ -51,7 +51,7 @@ FUNCTIONS: Dict[str, Tuple[Callable[..., float], int, int]] = {
 
 
 class Expression:
-    """One expression. All arithmetic is of floats, so that no number can grow without bound."""
+    """An expression. All numbers are floats, so that none can grow without bound."""
 
     def __init__(self, text: str) -> None:
         """Raises ValueError for anything but arithmetic."""
@@ -63,17 +63,17 @@ class Expression:
                 warnings.simplefilter("ignore")
                 tree = ast.parse(BRACED.sub(r"(\1)", self.text), mode="eval")
             self._body = tree.body
-            #: What it reads.
+            #: The names that it reads.
             self.names: FrozenSet[str] = frozenset(_names(self._body))
         # A null character is a ValueError, deep nesting one of the last two.
         except (SyntaxError, RecursionError, MemoryError) as error:
             problem = getattr(error, "msg", None) or "it is nested too deeply"
             raise ValueError(
-                f"{self.text!r} is no expression: {problem}; it holds {FORM}"
+                f"{self.text!r} is not an expression: {problem}; it may have {FORM}"
             ) from None
 
     def value(self, values: Mapping[str, float]) -> float:
-        """Return what it comes to, given the values of its names. Raises ValueError."""
+        """Return its value, given the values of its names. Raises ValueError."""
         try:
             found = _value(self._body, values)
         except ZeroDivisionError:
@@ -88,25 +88,25 @@ class Expression:
 
 
 def _names(node: ast.AST) -> FrozenSet[str]:
-    """Return the names that are read; ValueError at the first thing that is no arithmetic."""
+    """Return the names that a node reads. Raises ValueError for anything but arithmetic."""
     if isinstance(node, ast.Constant):
         _number(node.value)
         return frozenset()
     if isinstance(node, ast.Name):
         return frozenset([node.id])
     if isinstance(node, (ast.BinOp, ast.UnaryOp)) and type(node.op) in OPERATORS:
-        parts = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.operand]
-        return frozenset().union(*map(_names, parts))
+        operands = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.operand]
+        return frozenset().union(*map(_names, operands))
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
         _, fewest, most = FUNCTIONS.get(node.func.id, (None, 1, 0))
         if fewest <= len(node.args) <= most:
             return frozenset().union(*map(_names, node.args))
-    raise ValueError(f"an expression holds {FORM}")
+    raise ValueError(f"an expression may have {FORM}")
 
 
 def _number(value: Any) -> float:
     if type(value) not in (int, float):
-        raise ValueError(f"{str(value)[:40]!r} is no number; an expression holds {FORM}")
+        raise ValueError(f"{str(value)[:40]!r} is not a number; an expression may have {FORM}")
     try:
         return float(value)
     except OverflowError:
@@ -126,4 +126,4 @@ def _value(node: ast.AST, values: Mapping[str, float]) -> float:
         return OPERATORS[type(node.op)](_value(node.operand, values))
     assert isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     function = FUNCTIONS[node.func.id][0]
-    return function(*(float(_value(part, values)) for part in node.args))
+    return function(*(float(_value(argument, values)) for argument in node.args))

@@ -1,4 +1,4 @@
-"""What an entry says of its figures: ``data``, ``derived`` and ``output``."""
+"""Reads an entry's figures: ``data``, ``derived`` and ``output``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _metric(fields: Fields, name: str, value: Value, line: int) -> Metric:
     regexp, line = fields.text(found["regexp"], f"{what}: regexp"), found["regexp"].line
     try:
         groups = re.compile(regexp).groups
-    # A repeat count may be too large for a C int, and brackets too many.
+    # For a repeat count that is too large for a C int, and for too many brackets.
     except (re.error, OverflowError, RecursionError) as error:
         raise fields.error(line, f"{what}: regexp: {error}") from None
     if groups > 1:
@@ -56,7 +56,7 @@ def _reduction(fields: Fields, found: Mapping[str, Value], what: str) -> str:
     if word not in REDUCTIONS:
         raise fields.error(
             found["reduction_type"].line,
-            f"{what}: reduction_type {shortened(word)} is none of {', '.join(REDUCTIONS)}"
+            f"{what}: reduction_type {shortened(word)} is not one of {', '.join(REDUCTIONS)}"
             f"{nearest(word, REDUCTIONS)}",
         )
     return word
@@ -67,7 +67,7 @@ def derived_of(
 ) -> Dict[str, Expression]:
     """Return the expressions, each after those that it reads. Raises YamlError.
 
-    ``metrics`` are the names of the entry's, ``every`` its variants.
+    ``metrics``: the names of the entry's metrics. ``every``: its variants.
     """
     if "derived" not in found:
         return {}
@@ -81,13 +81,13 @@ def derived_of(
         for kind, others in (("metric", metrics), ("parameter", parameters)):
             if name in others:
                 raise fields.error(lines[name], f"{what}: a {kind} has this name")
-        inner = fields.keys(value, what, ("expr", "reduction_type"))
-        if "reduction_type" in inner:
-            # The original's name for the result, such as p99: nothing is reduced.
-            fields.scalar(inner["reduction_type"], f"{what}: reduction_type")
-        if "expr" not in inner:
+        keys = fields.keys(value, what, ("expr", "reduction_type"))
+        if "reduction_type" in keys:
+            # In the original runner a name for the result, such as p99; it reduces nothing.
+            fields.scalar(keys["reduction_type"], f"{what}: reduction_type")
+        if "expr" not in keys:
             raise fields.error(value.line, f"{what} needs an expr")
-        text, line = fields.scalar(inner["expr"], f"{what}: expr"), inner["expr"].line
+        text, line = fields.scalar(keys["expr"], f"{what}: expr"), keys["expr"].line
         try:
             made[name] = Expression(text)
         except ValueError as error:
@@ -95,20 +95,20 @@ def derived_of(
         for unknown in sorted(made[name].names - set(known)):
             raise fields.error(
                 line,
-                f"{what}: {unknown} is no metric, parameter or derived value"
+                f"{what}: {unknown} is not a metric, parameter or derived value"
                 f"{nearest(unknown, known)}",
             )
-        problem = next(filter(None, (word_read(made[name], v, metrics) for v in every)), "")
+        problem = next(filter(None, (text_problem(made[name], v, metrics) for v in every)), "")
         if problem:
             raise fields.error(line, f"{what}: {problem}")
     return _in_order(fields, made, lines)
 
 
-def word_read(expression: Expression, variant: Variant, metrics: Sequence[str]) -> str:
-    """Return which parameter of a variant an expression reads though it is no number, or ''."""
+def text_problem(expression: Expression, variant: Variant, metrics: Sequence[str]) -> str:
+    """Return a sentence about a parameter that an expression reads but is not a number, or ''."""
     for name in sorted(expression.names - set(metrics)):
         if name in variant and finite_number(variant[name]) is None:
-            return f"{name} is {shortened(variant[name])}, which is no number"
+            return f"{name} is {shortened(variant[name])}, which is not a number"
     return ""
 
 
@@ -136,8 +136,8 @@ def output_of(
 ) -> List[Tuple[int, str, str]]:
     """Return (line, title, name) of each column; a name may be a number. Raises YamlError.
 
-    ``figures`` are the metrics and derived values of the entry. What a name stands for is not
-    looked at: a shared block may name what only some of its entries have.
+    ``figures`` are the metrics and derived values of the entry. This does not check the names: a
+    shared block may use a name that only some of its entries have.
     """
     if "output" not in found:
         return []
@@ -148,7 +148,7 @@ def output_of(
         )
     columns: List[Tuple[int, str, str]] = []
     for pair in pairs:
-        title, name = (fields.scalar(part, "a pair of output") for part in pair.data)
+        title, name = (fields.scalar(value, "a pair of output") for value in pair.data)
         braced = BRACED.fullmatch(name)
         name = braced.group(1) if braced else name
         problem = _problem_of(title, name, [known for _, known, _ in columns], figures)
@@ -172,7 +172,7 @@ def _problem_of(title: str, name: str, titles: Sequence[str], figures: Sequence[
 def unknown_column(
     fields: Fields, columns: Sequence[Tuple[int, str, str]], known: Sequence[str]
 ) -> None:
-    """Raise YamlError for a column of what no entry of the file has."""
+    """Raise YamlError for a column whose name no entry of the file has."""
     for line, _, name in columns:
         if name not in known and finite_number(name) is None:
             raise fields.error(

@@ -1,4 +1,4 @@
-"""Run a command and record what it reports."""
+"""Runs a command and records its figures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ipubench.plugins.benchmarks_yml import command
 from ipubench.plugins.benchmarks_yml.cases import SpecConfig, entry_of
 from ipubench.plugins.benchmarks_yml.metrics import MetricError
 from ipubench.plugins.benchmarks_yml.results import CommandResults, columns, described, results_of
-from ipubench.plugins.measure import looking_inside
+from ipubench.plugins.measure import inspection
 from ipubench.plugins.measure.base import Calls, CaseRun, timed_by_another
 from ipubench.plugins.measure.disturbance import Disturbance
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter
@@ -25,7 +25,7 @@ from ipubench.plugins.record.statistics import latency
 from ipubench.plugins.record.structs import Memory, Record, Spec
 from ipubench.plugins.record.text import safe_name
 
-#: What a record says of its compilation: it is part of the command.
+#: The record's value for the compilation, which the command includes.
 WITHIN = "within the command"
 
 
@@ -63,8 +63,8 @@ class CommandMeter:
             return
         record = self._record(config, ran, results)
         seconds = self._replay(results.rounds, record)
-        if seconds:  # none with --benchmark-disable
-            # A command's processes have ended: there is nothing to let go of.
+        if seconds:  # empty with --benchmark-disable
+            # A command has ended with its processes, so there is nothing to release.
             self.case_run.finish(record, release=lambda: None)
 
     def _environment(self, config: SpecConfig) -> Dict[str, str]:
@@ -76,7 +76,7 @@ class CommandMeter:
         tuned = self.case_run.conditions["allocator"] != "system"
         environ = command.environment(config, self.device, base, tuned)
         if option.profile is not None:
-            folder = looking_inside.folder_of("--profile", option.profile, self.case_run.item)
+            folder = inspection.folder_of("--profile", option.profile, self.case_run.item)
             changed = {**environ, **reporting(environ, folder)}
             environ = {name: value for name, value in changed.items() if value is not None}
         return environ
@@ -84,7 +84,7 @@ class CommandMeter:
     def _logs(self) -> Path:
         """Return a folder for the output, which stays with the results.
 
-        Cases of two files may have one name, so the file has a part in it.
+        Its path contains the file's name, because cases of two files may share a name.
         """
         journal = self.run.path.stem
         root = user_path(options_of(self.config).results_dir).absolute()
@@ -107,8 +107,8 @@ class CommandMeter:
             file=self.entry.file,
             entry=self.entry.name,
             variant=config.name,
-            # No variable is replaced, and no secret is kept.
-            command=mask_words(command.words_of(config, {})),
+            # Without the values of variables, and with secrets masked.
+            command=mask_words(command.arguments_of(config, {})),
             folder=str(self.entry.folder),
             seconds=ran.seconds,
             git=host_process.git_revision(self.entry.folder),
@@ -125,7 +125,7 @@ class CommandMeter:
             results.rounds,
             latency(results.latencies, results.source),
             Memory(ran.peak_bytes, "process start", None),
-            self._others.describe_whole(len(results.rounds)),
+            self._others.describe_at_once(len(results.rounds)),
             effective={"precision": config.precision},
             compile=WITHIN,
             canary_kind=self.device.canary_kind,
@@ -135,14 +135,14 @@ class CommandMeter:
         )
 
     def _replay(self, rounds: List[float], record: Record) -> List[float]:
-        """Put the rounds into pytest-benchmark's statistics: a clock shows each one's seconds."""
+        """Add the rounds to pytest-benchmark's statistics, with a clock that replays them."""
 
         def before_round(shown: List[float]) -> None:
             if len(shown) == len(rounds):
                 raise EnoughRounds
 
-        # It is read twice in a round. From zero each time: a sum of many would round the small ones
-        # away.
+        # Each round reads the clock twice. It starts from zero, because a running sum would lose
+        # the precision of short rounds.
         moments = [moment for seconds in rounds for moment in (0.0, seconds)]
         return pytest_benchmark_adapter.run_rounds(
             self.case_run.benchmark,

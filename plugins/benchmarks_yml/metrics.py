@@ -1,4 +1,4 @@
-"""A figure that a command's output holds: how it is found, its unit, how several become one."""
+"""Finds figures in a command's output, their units, and reduces several values to one."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ipubench.plugins.record.text import finite_number
 
 REDUCTIONS = ("mean", "final", "min", "value")
 THROUGHPUT, LATENCY = "throughput", "latency"
-#: In place of a reduction, of a throughput or latency that is no metric.
+#: Instead of a reduction, for a throughput or latency that is derived.
 DERIVED = "derived"
-#: How ``skip`` drops values: the first ones, or as the original runner, which sorts them before.
+#: How ``skip`` drops values: the first ones, or, as the original runner, after sorting.
 ORDER, VALUE = "order", "value"
 SKIPS = (ORDER, VALUE)
 WORDS = {
@@ -29,27 +29,27 @@ SECONDS = {word: seconds for seconds, words in WORDS.items() for word in words.s
 MILLISECOND = 1e-3
 SHORT = 2  # letters; longer words may be written in capitals
 _LONGEST_FIRST = sorted(SECONDS, key=len, reverse=True)
-# After "/" and "per" it is a rate; after "?" no certain word, as of the "s" in "m?s".
+# After "/" and "per" it is a rate. After "?" it is uncertain, as the "s" in "m?s".
 TIME = re.compile(
     r"(?P<rate>/\s*|\bper\s+)?(?<![A-Za-z\u00b5\u03bc'?])(?P<word>(?i:{long})|{short})(?![A-Za-z0-9])".format(
         long="|".join(word for word in _LONGEST_FIRST if len(word) > SHORT),
         short="|".join(word for word in _LONGEST_FIRST if len(word) <= SHORT),
     )
 )
-#: As this suite and many programs print large numbers: 12,345.6
+#: A large number with commas: 12,345.6
 THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d*)?")
 RATE = re.compile(r"([A-Za-z][A-Za-z _-]*?)\s*/\s*s(ec(onds?)?)?\b")
 BRACKETS = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
-# What opens a group beyond "(": its name, flags, or what must stand before or after.
+# The opening of a group with a name, with flags, or of a lookaround.
 OPENING = r"\(\?(?:P<\w+>|[A-Za-z-]*[:)]|<?[=!])"
-# What stands in a regular expression for something else than itself.
+# The parts of a regular expression that do not match themselves.
 NO_TEXT = re.compile(rf"\\(?P<escaped>.)|{OPENING}", re.DOTALL)
-# How often something other than a letter is there; brackets may end between them.
+# Quantifiers, except after letters; brackets may end between them.
 QUANTIFIED = re.compile(r"(?<![A-Za-z\u00b5\u03bc)\]])([)\]]*)[?*+]+")
 
 
 class MetricError(ValueError):
-    """An output does not hold a metric; the message says which and why."""
+    """An output does not contain a metric; the message has its name and the reason."""
 
 
 @dataclass(frozen=True)
@@ -61,15 +61,15 @@ class Metric:
     skip: int = 0
     reduction: str = "mean"
 
-    def values(self, words: Sequence[str], factor: float = 1.0) -> List[float]:
-        """Return the numbers that matched, times ``factor``. Raises MetricError."""
+    def values(self, texts: Sequence[str], factor: float = 1.0) -> List[float]:
+        """Return the matched numbers, times ``factor``. Raises MetricError."""
         found = []
-        for word in words:
-            value = finite_number(word.replace(",", "") if THOUSANDS.fullmatch(word) else word)
+        for text in texts:
+            value = finite_number(text.replace(",", "") if THOUSANDS.fullmatch(text) else text)
             if value is None:
-                raise MetricError(f"{self.name}: {word[:60]!r} matched, which is no number")
+                raise MetricError(f"{self.name}: {text[:60]!r} matched, which is not a number")
             if not math.isfinite(value * factor):
-                raise MetricError(f"{self.name}: {word[:60]!r} matched, which is too large")
+                raise MetricError(f"{self.name}: {text[:60]!r} matched, which is too large")
             found.append(value * factor)
         if len(found) <= self.skip:
             needed = f"more than skip: {self.skip}" if self.skip else "at least one"
@@ -80,9 +80,9 @@ class Metric:
         return found
 
     def kept(self, values: Sequence[float], skip_by: str) -> List[float]:
-        """Return the values that its figure is made of: of ``final``, ``min``, ``value`` the one.
+        """Return the values that the reduction uses: one, or for ``mean`` all that are kept.
 
-        ``mean`` leaves out ``skip``: the earliest, or with ``skip_by`` value the lowest, of a
+        ``mean`` drops ``skip`` values: the earliest, or with ``skip_by`` value the lowest, for a
         latency the highest.
         """
         if self.reduction == "final":
@@ -97,7 +97,7 @@ class Metric:
 
 
 def search(metrics: Iterable[Metric], streams: Iterable[Path]) -> Dict[str, List[str]]:
-    """Return metric -> every match, stream after stream; a match may hold ends of lines."""
+    """Return metric -> every match, stream after stream; a match may span lines."""
     patterns = {metric.name: re.compile(metric.regexp, re.MULTILINE) for metric in metrics}
     found: Dict[str, List[str]] = {name: [] for name in patterns}
     for stream in streams:
@@ -109,34 +109,34 @@ def search(metrics: Iterable[Metric], streams: Iterable[Path]) -> Dict[str, List
 
 
 def unit_counted(titles: Sequence[str], regexps: Sequence[str]) -> str:
-    """Return what a rate counts: the samples of ``samples/sec``; items where nobody says it."""
+    """Return what a rate counts: samples for ``samples/sec``; by default items."""
     texts = [*titles, *map(_plain, regexps)]
     found = next(filter(None, map(RATE.search, texts)), None)
     return found.group(1).strip() if found else "items"
 
 
 def seconds_of(titles: Sequence[str], regexps: Sequence[str]) -> float:
-    """Return the seconds of one unit of a time: of a millisecond where nobody says another one.
+    """Return the seconds of one unit of a time; by default of a millisecond.
 
-    The brackets of a title come first, then what a regular expression has after its group, which
-    the command prints, then the rest of a title, and the last word before the group.
+    The unit is searched in this order: brackets in a title, the text of a regular expression after
+    its group, the rest of a title, and the text before the group, from its end.
     """
-    sides = list(map(_sides, regexps))
-    texts = [inner for title in titles for inner in BRACKETS.findall(title)]
-    texts += [after for _, after in sides]
-    words = [word for text in (*texts, *titles) for word in _times(text)]
-    words += [word for before, _ in sides for word in reversed(_times(before))]
-    return SECONDS[words[0]] if words else MILLISECOND
+    around = list(map(_around_group, regexps))
+    texts = [text for title in titles for text in BRACKETS.findall(title)]
+    texts += [after for _, after in around]
+    units = [unit for text in (*texts, *titles) for unit in _times(text)]
+    units += [unit for before, _ in around for unit in reversed(_times(before))]
+    return SECONDS[units[0]] if units else MILLISECOND
 
 
 def _times(text: str) -> List[str]:
-    """Return the words of times in a text, without those of rates."""
+    """Return the units of time in a text, without those of rates."""
     found = (match for match in TIME.finditer(text) if match["rate"] is None)
     return [match["word"].lower() for match in found]
 
 
-def _sides(regexp: str) -> Tuple[str, str]:
-    """Return what stands before and after the last bracket of a regular expression."""
+def _around_group(regexp: str) -> Tuple[str, str]:
+    """Return the text before and after the last bracket of a regular expression."""
     before, _, after = regexp.rpartition(")")
     return _plain(before), _plain(after)
 
@@ -144,7 +144,7 @@ def _sides(regexp: str) -> Tuple[str, str]:
 def _plain(regexp: str) -> str:
     """Return the text of a regular expression: ``\\/`` is a slash, ``\\s?`` and ``(?:`` are blanks.
 
-    The ``?`` of a letter stays: a word with a letter that may be missing is no certain one.
+    A ``?`` after a letter stays: a word with an optional letter is uncertain.
     """
 
     def text(found: Match[str]) -> str:

@@ -1,7 +1,7 @@
-"""`pytest FILE.yml`: collect the entries of a benchmarks.yml that the command line names.
+"""`pytest FILE.yml`: collects the entries of a benchmarks.yml that the command line names.
 
-Only such a file is read, never one that lies in a folder that is collected. It is read before
-anything else happens, so that a malformed one is a usage error.
+Other YAML files in collected folders are ignored. Files are read first of all, so that a malformed
+one is a usage error.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ipubench.plugins.benchmarks_yml.command import base_environment, needs
 from ipubench.plugins.benchmarks_yml.entry import Entry
 from ipubench.plugins.benchmarks_yml.reader import read_entries
 from ipubench.plugins.benchmarks_yml.results import column_lines, csv_text
-from ipubench.plugins.command_line.words import only_lists
+from ipubench.plugins.command_line.arguments import only_lists
 from ipubench.plugins.run.results import Recording
 from ipubench.plugins.selection.selected import Selection, cases_among
 from ipubench.plugins.state import Run
@@ -46,10 +46,10 @@ CONVERGENCE = "need --include-convergence or -k with the full name: they train t
 
 
 class NamedFiles:
-    """Collects the files that the command line names; no other YAML file is one of ours."""
+    """Collects the files that the command line names."""
 
     def __init__(self, files: Dict[Path, Dict[str, Entry]]) -> None:
-        """``files``: the entries of each, by name."""
+        """``files``: file -> name -> entry."""
         self.files = files
 
     def pytest_collect_file(self, file_path: Path, parent: Any) -> Optional[SpecFile]:
@@ -76,23 +76,22 @@ def read_files(run: Run) -> None:
 
 
 def _named(config: pytest.Config) -> List[Any]:
-    """Return (as it was written, path) of the YAML files of the command line."""
+    """Return (path as given, absolute path) of the YAML files on the command line."""
     found = []
-    for word in config.args:
-        given = word.split("::")[0]
-        # As pytest does it: links stay as they are.
+    for argument in config.args:
+        given = argument.split("::")[0]
+        # Links are not resolved, as in pytest.
         path = Path(os.path.abspath(config.invocation_params.dir / given))
-        # pytest says why it cannot use a path.
+        # pytest reports paths that it cannot use.
         if path.suffix in SUFFIXES and os.path.isfile(path):
             found.append((given, path))
     return found
 
 
 def _nodeid(config: pytest.Config, path: Path) -> str:
-    """Return a path from the project's folder, of a file outside it as well.
+    """Return a path relative to the project's folder, also for a file outside it.
 
-    So no two files have one, whatever else the command line names, and a baseline that moves with
-    the project fits files that move with it.
+    So node ids do not depend on the other arguments, and a baseline can move with the project.
     """
     return Path(os.path.relpath(path, config.rootpath)).as_posix()
 
@@ -111,7 +110,7 @@ def parametrize_entries(metafunc: pytest.Metafunc, selection: Selection) -> None
                 selection.nodeids.add(f"{metafunc.definition.nodeid}[{identifier}]")
             other = found.setdefault(case.id, case)
             if other.config != case.config:
-                # One without the option of a --set is left out anyway.
+                # A case that lacks an option of --set is left out anyway.
                 found[case.id], second = (case, other) if other.lacks else (other, case)
                 found[f"{second.base_id}-invalid"] = _refused(found[case.id], second)
     params = [pytest.param(case, id=case.id, marks=pytest.mark.spec) for case in found.values()]
@@ -119,7 +118,7 @@ def parametrize_entries(metafunc: pytest.Metafunc, selection: Selection) -> None
 
 
 def _refused(first: Case, second: Case) -> Case:
-    """Return a case whose name is another command's: it is refused where it is selected."""
+    """Return a case with an error, because another command has its name."""
     assert isinstance(first.config, SpecConfig) and isinstance(second.config, SpecConfig)
     one, other = first.config.entry, second.config.entry
     who, what = f"{one} and {other}", "rename one of them in the file"
@@ -133,7 +132,7 @@ def _refused(first: Case, second: Case) -> Case:
 
 
 def leave_out_entries(items: List[pytest.Item], selection: Selection) -> None:
-    """Leave out notebooks, and trainings to convergence that nobody asked for."""
+    """Leave out notebooks, and trainings to convergence unless the user asked for them."""
     selection.leave_out(items, _why_left_out)
     _judge_options(items, selection)
 
@@ -142,23 +141,23 @@ def _why_left_out(item: pytest.Item, case: Case) -> str:
     if not is_spec(item):
         return ""
     entry = entry_of(item)
-    asked = options_of(item.config).include_convergence or _asked(item.config, case)
-    if entry.converges and not asked:
+    wanted = options_of(item.config).include_convergence or _is_named(item.config, case)
+    if entry.converges and not wanted:
         return CONVERGENCE
     return NOTEBOOK if entry.notebook else ""
 
 
-def _asked(config: pytest.Config, case: Case) -> bool:
-    """Tell whether the command line names a case: by its node id, or its name in ``-k``."""
+def _is_named(config: pytest.Config, case: Case) -> bool:
+    """Return whether the command line names a case, by its node id or in ``-k``."""
     assert isinstance(case.config, SpecConfig)
-    if any(word.endswith(f"[{case.id}]") for word in config.args):
+    if any(argument.endswith(f"[{case.id}]") for argument in config.args):
         return True
     words = re.findall(r"[^\s()]+", config.option.keyword.lower())
     return case.config.entry.lower() in words or case.id.lower() in words
 
 
 def _judge_options(items: List[pytest.Item], selection: Selection) -> None:
-    """Refuse a --set key that no command has, where nothing but commands is selected."""
+    """Refuse a --set key that no command has, if only commands are selected."""
     cases = cases_among(items)
     configs = [case.config for case in cases if isinstance(case.config, SpecConfig)]
     if not cases or len(configs) < len(cases):
@@ -169,7 +168,7 @@ def _judge_options(items: List[pytest.Item], selection: Selection) -> None:
 
 
 def check_commands(run: Run, items: Sequence[pytest.Item]) -> None:
-    """Look at what the selected commands need before any of them runs."""
+    """Check what the selected commands need, before any of them runs."""
     option = options_of(run.config)
     items = list(filter(is_spec, items))
     if not items or only_lists(run.config):
@@ -178,8 +177,8 @@ def check_commands(run: Run, items: Sequence[pytest.Item]) -> None:
         raise pytest.UsageError("--save-graph: a command has no graph that can be saved")
     if option.profile is not None and run.selection.device not in IPU_KINDS:
         raise pytest.UsageError(
-            "--profile: a command on a host has no profile; give it the options of its own "
-            "profiler as parameters"
+            "--profile: a command on a host has no profile; give it its profiler's options as "
+            "parameters"
         )
     try:
         base = base_environment(option.dataset_dir)
@@ -192,7 +191,7 @@ def check_commands(run: Run, items: Sequence[pytest.Item]) -> None:
 
 
 def unused_keys(items: List[pytest.Item]) -> List[str]:
-    """Say which keys of the files nothing is done about."""
+    """Return lines about the keys of the files that have no effect here."""
     found: Dict[str, Dict[str, None]] = {}
     for item in filter(is_spec, items):
         entry = entry_of(item)
@@ -205,7 +204,7 @@ def unused_keys(items: List[pytest.Item]) -> List[str]:
 
 
 def write_columns(run: Recording) -> None:
-    """Show the columns that the files ask for, and keep them beside the report."""
+    """Show the columns that the files ask for, and write them next to the report."""
     if run.journal is None:
         return
     config = run.config
@@ -221,6 +220,6 @@ def write_columns(run: Recording) -> None:
             write_atomically(path, text)
             run.closing.append(f"the columns of the commands: {path}")
         elif run.results.worth_a_report and path.exists():
-            path.unlink()  # of the report that this run's takes the place of
+            path.unlink()  # of an earlier report
     except OSError as error:
         run.closing.append(f"{path} could not be written: {error}")

@@ -1,4 +1,4 @@
-"""A benchmarks.yml as entries, or what is wrong with it."""
+"""Reads the entries of a benchmarks.yml, or reports what is wrong with it."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ LONGEST_TIMEOUT = 366 * 24 * 3600  # seconds
 
 
 def read_entries(path: Path, name: str) -> List[Entry]:
-    """Return the benchmarks of a file that messages call ``name``. Raises YamlError."""
+    """Return the entries of a file; messages call it ``name``. Raises YamlError."""
     return entries_of(yaml_reader.read(path, name, EMPTY), name, path.parent)
 
 
 def entries_of(root: Value, name: str, folder: Path) -> List[Entry]:
-    """Return the benchmarks of a document, whose paths begin in ``folder``. Raises YamlError."""
+    """Return the entries of a document; its paths are relative to ``folder``. Raises YamlError."""
     reader = _Reader(Fields(name), folder)
     given = reader.fields.mapping(root, "a benchmarks.yml")
     blocks = _merged_blocks(root)
@@ -58,17 +58,19 @@ def entries_of(root: Value, name: str, folder: Path) -> List[Entry]:
 
 
 def _merged_blocks(root: Value) -> Set[str]:
-    """Return the names of what runs nothing itself and what entries below it merge."""
+    """Return the names of blocks without a command that entries below them merge."""
     blocks = {key: value for key, value in root.data.items() if isinstance(value.data, dict)}
-    own: Dict[str, Set[int]] = {}
+    declared: Dict[str, Set[int]] = {}
     merged: Set[int] = set()
     for key, block in blocks.items():
-        # What is merged stands above, and is one value wherever it is merged.
-        ours = {name for name, line in block.lines.items() if line >= root.lines[key]}
-        own[key] = {id(block.data[name]) for name in ours}
-        merged |= {id(value) for name, value in block.data.items() if name not in ours}
+        # Merged values are declared above the block, and are the same objects in all blocks.
+        names = {name for name, line in block.lines.items() if line >= root.lines[key]}
+        declared[key] = {id(block.data[name]) for name in names}
+        merged |= {id(value) for name, value in block.data.items() if name not in names}
     return {
-        key for key in own if not {"cmd", "notebook"} & set(blocks[key].data) and own[key] & merged
+        key
+        for key, values in declared.items()
+        if not {"cmd", "notebook"} & set(blocks[key].data) and values & merged
     }
 
 
@@ -142,7 +144,7 @@ class _Reader:
         for name in variables:
             if "=" in name or not name:
                 raise self.fields.error(
-                    found["env"].lines[name], f"{shortened(name)} is no variable's name"
+                    found["env"].lines[name], f"{shortened(name)} cannot name a variable"
                 )
         return {name: self.fields.scalar(v, f"env: {name}") for name, v in variables.items()}
 

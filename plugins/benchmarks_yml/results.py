@@ -1,4 +1,4 @@
-"""What a run of a command comes to: rounds for the statistics, metrics, derived values, columns."""
+"""Reads a command's results: rounds for the statistics, metrics, derived values and columns."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from ipubench.plugins.record.text import finite_number, short_number
 class CommandResults:
     """The figures of one process."""
 
-    #: Seconds of each round, and what one round is: an item, a call, or the whole run.
+    #: Seconds of each round, and the unit of a round: an item, a call, or a run.
     rounds: List[float]
     unit: str
     source: str  # of the latency
     latencies: List[float]  # seconds
-    #: Metric -> its figure; and the values that it is made of.
+    #: Metric -> its figure, and metric -> the matched values.
     figures: Dict[str, float] = field(default_factory=dict)
     values: Dict[str, List[float]] = field(default_factory=dict)
     derived: Dict[str, float] = field(default_factory=dict)
@@ -41,8 +41,8 @@ class CommandResults:
 
 
 def results_of(entry: Entry, config: SpecConfig, ran: Ran) -> CommandResults:
-    """Read what a command printed. Raises MetricError."""
-    copies = template.copies(ran.words)
+    """Read the results from a command's output. Raises MetricError."""
+    copies = template.copies(ran.arguments)
     found = search(entry.metrics, (ran.stdout, ran.stderr))
     kept: Dict[str, List[float]] = {}
     figures: Dict[str, float] = {}
@@ -58,7 +58,7 @@ def results_of(entry: Entry, config: SpecConfig, ran: Ran) -> CommandResults:
     derived = _derived(entry, config, figures)
     kept.update({name: [derived[name]] for name in (THROUGHPUT, LATENCY) if name in derived})
     rounds, unit = _rounds(entry, config, kept, ran)
-    latencies, source = rounds, "seconds of one of what the throughput counts"
+    latencies, source = rounds, "seconds per unit of the throughput"
     if LATENCY in kept:
         latencies = [value * config.latency_seconds for value in kept[LATENCY]]
         source = "the command"
@@ -77,7 +77,7 @@ def results_of(entry: Entry, config: SpecConfig, ran: Ran) -> CommandResults:
 def _rounds(
     entry: Entry, config: SpecConfig, kept: Dict[str, List[float]], ran: Ran
 ) -> Tuple[List[float], str]:
-    """Return the seconds that the gate compares, and the plural of what each is the time of."""
+    """Return the rounds' seconds for the gate, and their unit in the plural."""
     for name in (THROUGHPUT, LATENCY):
         found = "was derived" if name in entry.derived else "matched"
         for value in kept.get(name, ()):
@@ -93,7 +93,7 @@ def _rounds(
 
 
 def _derived(entry: Entry, config: SpecConfig, figures: Dict[str, float]) -> Dict[str, float]:
-    # Of the parameters: no expression can use a word.
+    # Expressions can use only parameters that are numbers.
     numbers = {name: finite_number(text) for name, text in config.parameters}
     known = {name: value for name, value in numbers.items() if value is not None}
     known.update(figures)
@@ -107,7 +107,7 @@ def _derived(entry: Entry, config: SpecConfig, figures: Dict[str, float]) -> Dic
 
 
 def columns(entry: Entry, config: SpecConfig, results: CommandResults) -> List[Tuple[str, Json]]:
-    """Return the columns that the entry asks for as (title, value), without any all metrics."""
+    """Return the entry's columns as (title, value); without an ``output``, all figures."""
     parameters = {name: mask_value(name, text) for name, text in config.parameters}
     figures = {**results.figures, **results.derived}
     wanted: Sequence[Tuple[str, str]] = entry.output or [(name, name) for name in figures]
@@ -126,7 +126,7 @@ def described(metric: Metric, results: CommandResults) -> Facts:
 
 
 def column_lines(benchmarks: Sequence[Benchmark]) -> List[str]:
-    """Return a line per command: its columns, and its file where there are several."""
+    """Return a line per command: its columns, and its file if there are several."""
     found = []
     commands = [(one, one.record.spec) for one in benchmarks]
     files = {_file(one) for one, spec in commands if spec is not None}
@@ -143,7 +143,7 @@ def _file(benchmark: Benchmark) -> str:
 
 
 def csv_text(benchmarks: Sequence[Benchmark]) -> str:
-    """Return a row per command: its file, name and parameters, columns, metrics; '' without any."""
+    """Return a CSV table with a row per command; '' if there is none."""
     rows: List[Facts] = []
     for benchmark in benchmarks:
         record = benchmark.record

@@ -1,4 +1,4 @@
-"""The command-line options, one function for each group of them."""
+"""Declares the command-line options, one function for each group."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ipubench.fixtures.case.options import DATA_MODES, PRECISIONS
 from ipubench.fixtures.command_line import PREFIX
 from ipubench.fixtures.devices import KINDS
 from ipubench.plugins.command_line import spelling
-from ipubench.plugins.record.text import duration, percentage, whole_number
+from ipubench.plugins.record.text import duration, gate_limits, percentage, whole_number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,30 +24,30 @@ class Option:
 
     @property
     def is_hidden(self) -> bool:
-        """Whether it is for processes that we start, and for nobody's hand."""
+        """Return whether only processes that we start use it."""
         return self.settings["help"] is argparse.SUPPRESS
 
     def hidden(self) -> Dict[str, Any]:
-        """Return the settings by which an option is not shown."""
+        """Return the settings that hide the option from ``--help``."""
         return {**self.settings, "help": argparse.SUPPRESS}
 
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-    """The options of one subject."""
+    """A group of options."""
 
     title: str
     options: List[Option] = dataclasses.field(default_factory=list)
 
     def addoption(self, flag: str, dest: str = "", **settings: Any) -> None:
-        """Declare an option; ``dest``: its name among Options, if the flag is another."""
+        """Declare an option; ``dest``: its name in ``Options``, if it differs from the flag."""
         name = flag[2:]
         self.options.append(Option(name, PREFIX + (dest or name.replace("-", "_")), settings))
 
 
 @functools.lru_cache(maxsize=None)
 def sections() -> List[Section]:
-    """Return all options."""
+    """Return all options, in groups."""
     what = Section("what to run")
     _add_device_and_data(what)
     _add_case_options(what)
@@ -55,8 +55,9 @@ def sections() -> List[Section]:
     _add_listings(what)
     how = Section("how to measure")
     _add_measuring(how)
+    _add_counting(how)
     inside = Section("what a case does inside")
-    _add_looking_inside(inside)
+    _add_inspection(inside)
     results = Section("results, baselines and gate")
     _add_results(results)
     _add_comparisons(results)
@@ -66,7 +67,7 @@ def sections() -> List[Section]:
 
 
 def _add_device_and_data(group: Section) -> None:
-    """Where the cases run, on what data and at which precision."""
+    """The device, the data and the precision."""
     group.addoption(
         "--device",
         default="auto",
@@ -78,7 +79,7 @@ def _add_device_and_data(group: Section) -> None:
         "--device-id",
         type=whole_number(0),
         metavar="N",
-        help="which GPU or IPU; chosen for you unless given",
+        help="number of the GPU or IPU; by default a free one",
     )
     group.addoption(
         "--device-timeout",
@@ -96,7 +97,7 @@ def _add_device_and_data(group: Section) -> None:
     group.addoption(
         "--dataset-dir",
         metavar="PATH",
-        help="images for --data=real; else $DATASETS_DIR, else sample images made by the project",
+        help="images for --data=real; by default $DATASETS_DIR, else generated sample images",
     )
     group.addoption(
         "--precision",
@@ -107,7 +108,7 @@ def _add_device_and_data(group: Section) -> None:
 
 
 def _add_case_options(group: Section) -> None:
-    """What the cases do, and which others run as well."""
+    """The options of the cases, and whether more cases run."""
     group.addoption(
         "--set",
         dest="case_options",
@@ -121,7 +122,7 @@ def _add_case_options(group: Section) -> None:
         "--batches-per-step",
         type=whole_number(1),
         metavar="N",
-        help="batches run on the device per host call; calibrated on a host unless given",
+        help="batches run on the device per host call; by default calibrated on a host",
     )
     group.addoption(
         "--steps",
@@ -137,32 +138,32 @@ def _add_case_options(group: Section) -> None:
     group.addoption(
         "--sweep",
         action="store_true",
-        help="also run the inner points of sweeps, further configurations and other modes of data",
+        help="also run the middle of sweeps, additional configurations and other data modes",
     )
 
 
 def _add_hosts(group: Section) -> None:
-    """On which hosts; ``--tx`` is pytest-xdist's."""
+    """The hosts; pytest-xdist has ``--tx``."""
     group.addoption(
         "--hosts",
         metavar="FILE",
-        help="measure on the hosts that this file lists, one a line; or --tx ssh=HOST for each",
+        help="measure on the hosts in this file, one per line; or give --tx ssh=HOST for each",
     )
     group.addoption(
         "--each-host",
         action="store_true",
-        help="measure each case on every host that can, and name hosts that are slower than others",
+        help="measure each case on every host that can, and list hosts that are slower than others",
     )
     group.addoption(
         "--launcher-args",
-        type=spelling.shell_words,
+        type=spelling.shell_arguments,
         metavar="WORDS",
         help='for mpirun or poprun, which start a case\'s instances: --launcher-args="--host A,B"',
     )
 
 
 def _add_listings(group: Section) -> None:
-    """Runs that list cases, and the run that another one starts."""
+    """Runs that only list cases, and an option for the processes that we start."""
     group.addoption(
         "--describe",
         action="store_true",
@@ -171,8 +172,7 @@ def _add_listings(group: Section) -> None:
     group.addoption(
         "--dry-run",
         action="store_true",
-        help="print the command of each selected case, and what launches its instances, and run "
-        "nothing",
+        help="print the command of each selected case and of its instances, and run nothing",
     )
     group.addoption("--instance", metavar="ADDRESS", help=argparse.SUPPRESS)
     group.addoption(
@@ -183,20 +183,20 @@ def _add_listings(group: Section) -> None:
 
 
 def _add_measuring(group: Section) -> None:
-    """How long and in which process settings a case is measured."""
+    """The time for a case, and the settings of its process."""
     group.addoption(
         "--budget",
         type=duration,
         default=5.0,
         metavar="DURATION",
-        help="measured time per case at most (5s)",
+        help="longest measuring time per case (5s)",
     )
     group.addoption(
         "--within",
         type=duration,
         metavar="DURATION",
-        help="fit the selected cases into this time: first fewer rounds, then fewer cases, which "
-        "are named: 10min",
+        help="fit the selected cases into this time, such as 10min: first fewer rounds, then fewer "
+        "cases; the summary lists those left out",
     )
     group.addoption(
         "--target-precision",
@@ -209,8 +209,8 @@ def _add_measuring(group: Section) -> None:
         "--wait-for-quiet",
         type=duration,
         metavar="DURATION",
-        help="wait before each case until other programs leave the machine alone, so long at most "
-        "(2min), then measure",
+        help="before each case, wait until the machine is quiet, but at most this long, such as "
+        "2min",
     )
     group.addoption(
         "--allocator",
@@ -222,12 +222,23 @@ def _add_measuring(group: Section) -> None:
         "--affinity",
         default="cores",
         choices=("cores", "system"),
-        help="cores pins a CPU run to one thread per physical core; system leaves it alone",
+        help="cores pins a CPU run to one thread per physical core; system does not pin it",
     )
 
 
-def _add_looking_inside(group: Section) -> None:
-    """What a case leaves for people who look inside it."""
+def _add_counting(group: Section) -> None:
+    """What is counted in addition to the times, and the process that counts."""
+    group.addoption(
+        "--count",
+        choices=("instructions",),
+        help="also count the instructions of each case's call, which other programs do not "
+        "disturb: with the processor's performance unit, else with valgrind",
+    )
+    group.addoption("--counting", metavar="WAY", help=argparse.SUPPRESS)
+
+
+def _add_inspection(group: Section) -> None:
+    """Profiles and graphs of the cases."""
     group.addoption(
         "--profile",
         metavar="DIR",
@@ -237,13 +248,13 @@ def _add_looking_inside(group: Section) -> None:
     group.addoption(
         "--profile-on-regression",
         action="store_true",
-        help="profile a case that regressed once more, here and in the other environment, and show "
-        "the operations whose share of the time grew",
+        help="run a regressed case again under a profiler, here and in the other environment, and "
+        "show the operations whose share of the time grew",
     )
     group.addoption(
         "--keep-operations",
         action="store_true",
-        help="profile each measured case once more, and keep its operations for a baseline's "
+        help="also profile each measured case, and keep its operations for later runs with "
         "--profile-on-regression",
     )
     group.addoption(
@@ -254,12 +265,12 @@ def _add_looking_inside(group: Section) -> None:
 
 
 def _add_results(group: Section) -> None:
-    """Where results are kept."""
+    """The places of results."""
     group.addoption(
         "--results-dir",
         default="results",
         metavar="PATH",
-        help="where each finished case is recorded at once (results/)",
+        help="folder for the journal, which gets each case when it ends (results/)",
     )
     group.addoption(
         "--resume",
@@ -274,12 +285,12 @@ def _add_results(group: Section) -> None:
     group.addoption(
         "--keep-disturbed",
         action="store_true",
-        help="also write cases to the baseline that other programs disturbed",
+        help="also write disturbed cases to the baseline",
     )
 
 
 def _add_comparisons(group: Section) -> None:
-    """What a case is compared with, and how much slower it may be."""
+    """The baseline, and how much slower than it a case may be."""
     group.addoption(
         "--baseline",
         metavar="NAME",
@@ -287,45 +298,46 @@ def _add_comparisons(group: Section) -> None:
     )
     group.addoption(
         "--gate",
-        type=percentage,
+        type=gate_limits,
         metavar="PERCENT",
-        help="fail a case that is surely slower than its baseline, and by more than this: 2%%",
+        help="fail a case that is certainly slower than its baseline by more than this, such as "
+        "2%%; instructions:1%% judges instructions and times nothing, 2%%,instructions:1%% both",
     )
     group.addoption(
         "--gate-cap",
         type=whole_number(1),
         default=16,
         metavar="N",
-        help="fresh processes at most in which a suspected case is measured again (16)",
+        help="the most fresh processes that measure a suspected case again (16)",
     )
     group.addoption(
         "--gate-time",
         type=duration,
         metavar="DURATION",
-        help="fresh processes take so long at most, over all cases: 5min; what is open then is "
-        "inconclusive",
+        help="time limit for the fresh processes of all cases, such as 5min; cases that are "
+        "undecided then are inconclusive",
     )
     group.addoption(
         "--gate-policy",
         metavar="PATH",
-        help="thresholds by case and metric (gate.yml in the project's folder, where there is one)",
+        help="thresholds by case and metric (gate.yml in the project's folder, if it exists)",
     )
     group.addoption(
         "--gate-inconclusive",
         choices=("pass", "fail"),
-        help="what becomes of a case that the gate could not decide (pass, unless gate.yml has "
+        help="the outcome of a case that the gate could not decide (pass, unless gate.yml has "
         "inconclusive: fail)",
     )
     group.addoption(
         "--processes",
         type=whole_number(1),
         metavar="N",
-        help="processes that measure each case: 1, and 9 for a baseline that is saved",
+        help="processes that measure each case: 1, or 9 when a baseline is saved",
     )
 
 
 def _add_against(group: Section) -> None:
-    """What else a case is measured with in turns, in the same run."""
+    """The other environment that a case is measured in, in turns, in the same run."""
     group.addoption(
         "--against",
         metavar="PYTHON|git:REV",
@@ -340,13 +352,13 @@ def _add_against(group: Section) -> None:
     group.addoption(
         "--against-python",
         metavar="PATH",
-        help="interpreter for --against=git:REV: after --against-setup .venv/bin/python there, "
-        "else this one",
+        help="interpreter for --against=git:REV: by default this one, or after --against-setup "
+        ".venv/bin/python there",
     )
 
 
 def _add_reports(group: Section) -> None:
-    """What is kept and written beside the records."""
+    """The history and the report."""
     group.addoption(
         "--history",
         action="store_true",

@@ -1,4 +1,4 @@
-"""Command lines that contradict themselves, or that pytest would misread."""
+"""Refuses command lines that contradict themselves, or that pytest would misread."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.command_line import options_of, value_of
 from ipubench.fixtures.instances.hosts import OPTION, launcher_arguments, named_hosts
 from ipubench.fixtures.machine.files import check_folder_writable, user_path
-from ipubench.plugins.command_line.words import (
-    LOOKING_INSIDE,
+from ipubench.plugins.command_line.arguments import (
+    INSPECTION_OPTIONS,
     PATH_OPTIONS,
     all_spellings,
     is_worker,
     only_lists,
-    typed_words,
+    typed_arguments,
 )
 
 
 def refuse_contradictions(config: pytest.Config) -> None:
-    """Refuse contradictions and values that mean nothing."""
+    """Refuse contradictory options and empty values."""
     if not hasattr(config.option, "benchmark_json"):
         raise pytest.UsageError(
             "ipubench builds on pytest-benchmark, which is not loaded: leave out -p no:benchmark, "
@@ -31,9 +31,9 @@ def refuse_contradictions(config: pytest.Config) -> None:
     for flag in (*PATH_OPTIONS, "--against-setup"):
         value = value_of(config, flag)
         if value is not None and not value:
-            raise pytest.UsageError(f"{flag}= names nothing; give a value")
+            raise pytest.UsageError(f"{flag}= is empty; give a value")
     if options_of(config).describe and options_of(config).dry_run:
-        raise pytest.UsageError("--describe and --dry-run each list something else; give one")
+        raise pytest.UsageError("--describe and --dry-run list different things; give one")
     _check_comparison(config)
     _check_hosts(config)
     option = options_of(config)
@@ -46,14 +46,14 @@ def refuse_contradictions(config: pytest.Config) -> None:
 
 
 def _check_comparison(config: pytest.Config) -> None:
-    """Refuse to judge, or to explain, where nothing is compared."""
+    """Refuse to judge or explain without anything to compare with."""
     option = options_of(config)
-    asked = {
+    wanting = {
         "--gate": option.gate is not None,
         "--gate-policy": option.gate_policy is not None,
         "--profile-on-regression": option.profile_on_regression and not only_lists(config),
     }
-    given = [flag for flag, wanted in asked.items() if wanted]
+    given = [flag for flag, wanted in wanting.items() if wanted]
     if given and option.baseline is None and option.against is None:
         raise pytest.UsageError(
             f"{given[0]} needs something to compare with: add --baseline=NAME, --against=PYTHON or "
@@ -62,8 +62,8 @@ def _check_comparison(config: pytest.Config) -> None:
 
 
 def _check_folders(config: pytest.Config) -> None:
-    """Refuse folders that nothing can be written into: each case would be built to fail for it."""
-    for flag in LOOKING_INSIDE:
+    """Refuse folders that cannot be written, before any case is built."""
+    for flag in INSPECTION_OPTIONS:
         root = value_of(config, flag)
         try:
             if root is not None:
@@ -78,7 +78,7 @@ def _check_folders(config: pytest.Config) -> None:
 
 
 def _check_hosts(config: pytest.Config) -> None:
-    """Refuse what would be looked for on other hosts, where --launcher-args names some."""
+    """Refuse options that name files on this host, if --launcher-args names other hosts."""
     option = options_of(config)
     try:
         hosts = named_hosts(launcher_arguments(option.launcher_args))
@@ -97,17 +97,17 @@ def _check_hosts(config: pytest.Config) -> None:
 
 
 def _check_spelling(config: pytest.Config) -> None:
-    """Answer `--option PATH`, which pytest takes for a test path, with the right spelling.
+    """Refuse `--option PATH`, because pytest takes the PATH for a test path.
 
-    pytest looks for its root folder before it knows our options, so a path given as a word of its
-    own moves the root away. This is reached where another word names a part of the project. Where
-    none does, pytest reads no conftest.py of ours and says itself: unrecognized arguments.
+    pytest chooses its root folder before it has our options, so such a path changes the root. If no
+    other argument is a path in the project, pytest does not load our conftest.py, and reports
+    unrecognized arguments instead.
     """
     here = config.invocation_params.dir
     if config.inipath is not None and config.inipath.parent in (here, *here.parents):
         return
-    words, options = typed_words(config), all_spellings(config, PATH_OPTIONS)
-    for option, value in zip(words, words[1:]):
+    arguments, options = typed_arguments(config), all_spellings(config, PATH_OPTIONS)
+    for option, value in zip(arguments, arguments[1:]):
         if option in options and os.path.exists(value):
             raise pytest.UsageError(
                 f"pytest takes the word after {option} for a test path; write {option}={value}"

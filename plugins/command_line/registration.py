@@ -1,7 +1,7 @@
-"""Our options in pytest's parser: each as ``--ipubench-NAME``, and as ``--NAME`` if it is free.
+"""Adds our options to pytest's parser: as ``--ipubench-NAME``, and as ``--NAME`` if that is free.
 
 A plugin or a conftest.py may declare an option of the same name later than we do. So the short
-spellings are added when pytest has loaded the first files conftest.py.
+spellings are added after pytest has loaded the first conftest.py files.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import pytest
 
 from ipubench.fixtures.command_line import PREFIX, options_of
 from ipubench.plugins.command_line import spelling
+from ipubench.plugins.command_line.arguments import LONG, spellings, typed_arguments
 from ipubench.plugins.command_line.options import sections
-from ipubench.plugins.command_line.words import LONG, spellings, typed_words
 
 GROUP = "ipubench"
-GIVEN_UP = f"{PREFIX}given_up"
+TAKEN_FLAGS = f"{PREFIX}taken_flags"
 HELP = f"{PREFIX}help"
 
 
@@ -32,32 +32,32 @@ def add_options(parser: pytest.Parser, config: pytest.Config) -> None:
     for section in sections():
         for option in section.options:
             group.addoption(LONG + option.name, dest=option.dest, **option.hidden())
-    if not hasattr(config.option, GIVEN_UP):  # a worker has its controller's
-        setattr(config.option, GIVEN_UP, [])
+    if not hasattr(config.option, TAKEN_FLAGS):  # a worker already has its controller's
+        setattr(config.option, TAKEN_FLAGS, [])
     files = [str(getattr(one, "__file__", "")) for one in config.pluginmanager.get_plugins()]
     if any(Path(file).name == "conftest.py" for file in files):
-        add_short(parser, config)  # one of them names us, and pytest is loading them
+        add_short(parser, config)  # a conftest.py has loaded this plugin
 
 
 def find_paths(config: pytest.Config, parser: pytest.Parser, args: List[str]) -> None:
-    """Tell pytest which words are paths, before it looks for conftest.py files there.
+    """Set the paths of the command line, before pytest looks for conftest.py files there.
 
-    It would take the value after a short spelling, which it does not have yet, for one.
+    Without our short spellings pytest would take the values after them for paths.
     """
     short = {f"--{option.name}" for section in sections() for option in section.options}
     short -= _names_in(parser).keys()
-    words = [LONG + word[2:] if word.split("=")[0] in short else word for word in args]
+    long = [LONG + given[2:] if given.split("=")[0] in short else given for given in args]
     try:
-        found = parser.parse_known_args(words, namespace=copy.copy(config.option))
+        found = parser.parse_known_args(long, namespace=copy.copy(config.option))
     except pytest.UsageError:
-        return  # pytest shows it when it knows all options
+        return  # pytest reports it later
     config.known_args_namespace.file_or_dir = found.file_or_dir
 
 
 def add_short(parser: pytest.Parser, config: pytest.Config) -> None:
-    """Add the short spellings that are free, and note the others."""
+    """Add the short spellings that are free, and record those that are taken."""
     names, group = _names_in(parser), parser.getgroup(GROUP)
-    given_up = []
+    taken_flags = []
     for section in sections():
         for option in section.options:
             flag = f"--{option.name}"
@@ -66,22 +66,22 @@ def add_short(parser: pytest.Parser, config: pytest.Config) -> None:
             if flag not in names:
                 group.addoption(flag, dest=option.dest, **option.hidden())
             elif names[flag] != option.dest:
-                given_up.append(flag)
-    setattr(config.option, GIVEN_UP, given_up)
-    spelling.name_unknown_options(parser, _names_in(parser), typed_words(config))
+                taken_flags.append(flag)
+    setattr(config.option, TAKEN_FLAGS, taken_flags)
+    spelling.name_unknown_options(parser, _names_in(parser), typed_arguments(config))
 
 
 def _names_in(parser: pytest.Parser) -> Dict[str, str]:
-    """Return all options that the parser has, and under which names pytest keeps their values."""
+    """Return all options of the parser -> their names in ``config.option``."""
     groups = [*getattr(parser, "_groups", ()), getattr(parser, "_anonymous", None)]
     found = [option for group in groups for option in getattr(group, "options", ())]
     return {name: option.dest for option in found for name in option.names()}
 
 
 def withdraw_short(parser: pytest.Parser) -> None:
-    """Make room for a conftest.py that pytest loads later, after it has read the command line.
+    """Remove our options from the parser, so that a conftest.py loaded later can declare them.
 
-    pytest 9 keeps one argparse parser, which refuses a name that it has.
+    pytest 9 has a single argparse parser, which refuses a name twice.
     """
     declared = getattr(parser.optparser, "_option_string_actions", {})
     for name, action in list(declared.items()):
@@ -109,11 +109,11 @@ def show_help(config: pytest.Config) -> Optional[int]:
 
 
 def header(config: pytest.Config) -> Optional[str]:
-    """Return the line about the short spellings that others have."""
-    given_up = options_of(config).given_up
-    if not given_up:
+    """Return a line about our short spellings that other plugins have taken."""
+    taken_flags = options_of(config).taken_flags
+    if not taken_flags:
         return None
     return (
-        f"ipubench: a conftest.py or another plugin has {', '.join(given_up)}; "
-        f"write {', '.join(LONG + flag[2:] for flag in given_up)}"
+        f"ipubench: a conftest.py or another plugin has {', '.join(taken_flags)}; "
+        f"write {', '.join(LONG + flag[2:] for flag in taken_flags)}"
     )

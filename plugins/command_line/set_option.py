@@ -1,4 +1,4 @@
-"""`--set KEY=VALUE`: parse it, and turn its text into an option's type."""
+"""Parses `--set KEY=VALUE`, and converts the text to the option's type."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from ipubench.fixtures.case.options import (
 from ipubench.fixtures.case.values import from_text
 
 OPENING = {"{": "}", "[": "]", "(": ")"}
-# Options with a command-line option of their own, and those that name the case.
+# Keys that --set refuses -> what to use instead.
 RESERVED = {"data": "--data=", "precision": "--precision=", "mode": "-k ", "system": "--device="}
-# What the values of an option of the original programs are here.
+# Values of the original programs' --synthetic-data -> our --data.
 DATA_OF = {
     "ipu": "synthetic",
     "true": "synthetic",
@@ -40,22 +40,22 @@ DATA_OF = {
 
 @functools.lru_cache(maxsize=None)
 def original_options() -> Dict[str, str]:
-    """Return options of the original programs that are none here -> what to use instead.
+    """Return options of the original programs that we do not have -> what to use instead.
 
-    They are options of these programs, of poprun and of Graphcore's runner that no case has, or not
-    every kind of case. Messages about --set, and about an unknown option, show the advice.
+    These include options of poprun and of Graphcore's runner. Messages about --set, and about
+    unknown options, show the advice.
     """
     path = Path(__file__).with_name("original_options.json")
     found: Dict[str, str] = json.loads(path.read_text(encoding="utf-8"))
     return found
 
 
-def parse_assignments(words: Sequence[str]) -> Dict[str, List[str]]:
+def parse_assignments(given: Sequence[str]) -> Dict[str, List[str]]:
     """Return key -> values, in the order given. Raises pytest.UsageError on a syntax error."""
     assignments: Dict[str, List[str]] = {}
-    for word in words:
-        (shown,) = mask_words([f"--set={word}"])
-        key, equals, text = word.partition("=")
+    for assignment in given:
+        (shown,) = mask_words([f"--set={assignment}"])
+        key, equals, text = assignment.partition("=")
         key = key.strip().replace("-", "_")
         if not equals or not key:
             raise pytest.UsageError(f"{shown}: write --set=KEY=VALUE[,VALUE...]")
@@ -68,32 +68,32 @@ def parse_assignments(words: Sequence[str]) -> Dict[str, List[str]]:
 
 
 def can_be_set(name: str) -> bool:
-    """Tell whether --set takes an option, or a command's parameter, of this name."""
+    """Return whether --set accepts an option, or a command's parameter, of this name."""
     return name.replace("-", "_") not in (*RESERVED, "name", "synthetic_data")
 
 
 def advice_about(key: str, text: str) -> Optional[str]:
-    """Return what to write in place of an option of the original programs; None if --set has it."""
+    """Return what to write instead of an option of the original programs; None for others."""
     if key in RESERVED:
         return _reserved(key, text.strip())
     return _synthetic_data(text) if key == "synthetic_data" else original_options().get(key)
 
 
 def _reserved(key: str, text: str) -> str:
-    """Return what to write in place of an option that has a flag of its own."""
+    """Return the flag to write instead of ``--set=KEY=VALUE``."""
     choices = {"mode": MODES, "data": DATA_MODES, "precision": PRECISIONS}.get(key, ())
     if choices and text not in choices:
         begun = [choice for choice in choices if text.isalpha() and choice.startswith(text)]
         near = begun or difflib.get_close_matches(text, choices, n=1)
         return (
-            f"{text!r} is none of {', '.join(choices)}; write {RESERVED[key]}"
+            f"{text!r} is not one of {', '.join(choices)}; write {RESERVED[key]}"
             f"{near[0] if near else 'VALUE'}"
         )
     return f"use {RESERVED[key]}{text or 'VALUE'} instead"
 
 
 def _synthetic_data(text: str) -> str:
-    """Return which data is meant by a value of the original's --synthetic-data."""
+    """Return what to write instead of the original's --synthetic-data."""
     data = DATA_OF.get(text.strip().lower())
     if data is not None:
         return f"use --data={data} instead"
@@ -101,7 +101,7 @@ def _synthetic_data(text: str) -> str:
 
 
 def assign(assignments: Dict[str, List[str]], key: str, values: List[str], source: str) -> None:
-    """Add an assignment; UsageError where the option has one already, by whichever name."""
+    """Add an assignment. Raises UsageError if the option, or an alias, has one already."""
     for other in assignments:
         if ALIASES.get(other, other) == ALIASES.get(key, key):
             raise pytest.UsageError(
@@ -112,7 +112,7 @@ def assign(assignments: Dict[str, List[str]], key: str, values: List[str], sourc
 
 
 def split_values(text: str) -> List[str]:
-    """Split at commas, except within brackets or double quotes, so that JSON stays whole."""
+    """Split at commas, except within brackets or double quotes, as in JSON."""
     values = [""]
     closing: List[str] = []
     quoted = False
@@ -131,14 +131,14 @@ def split_values(text: str) -> List[str]:
 
 
 def convert(cls: Type[CaseConfig], key: str, text: str) -> Any:
-    """Return the value of option ``key`` that ``text`` stands for. Raises ValueError."""
+    """Return the value of the option ``key`` from its text. Raises ValueError."""
     value = from_text(option_types(cls)[key], text)
     check_value(cls, key, value)
     return value
 
 
 def unknown_key_message(key: str, classes: Iterable[Type[CaseConfig]]) -> str:
-    """Say that no selected case has an option, which ones there are and which is nearest."""
+    """Return the message for a key that no selected case has, with the nearest and all keys."""
     advice = original_options().get(key.replace("-", "_"))
     if advice is not None:
         return f"--set: no selected case has an option {key!r}; {advice}"

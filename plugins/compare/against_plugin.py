@@ -1,8 +1,8 @@
-"""`--against=PYTHON`, `--against=git:REV`: is this code, in this environment, slower than another?
+"""Implements `--against=PYTHON` and `--against=git:REV`: compares with another environment.
 
-Each case is measured in turns here and there: in pairs of fresh processes, whose rounds alternate
-where they can, until the verdict is clear or ``--gate-cap`` pairs are measured (see
-plugins/gate/paired.py). The other side is what was before, this one is now.
+Each case is measured in pairs of fresh processes, one here and one there, whose rounds alternate if
+possible, until the verdict is clear or ``--gate-cap`` pairs are measured (see
+plugins/gate/paired.py). The other side is "before", this one is "now".
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 
 from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.command_line import options_of
-from ipubench.plugins.command_line.words import only_lists, unknown_arguments
+from ipubench.plugins.command_line.arguments import only_lists, unknown_arguments
 from ipubench.plugins.compare.fresh_processes import (
     UNKNOWN_TIME,
     seconds_of_fresh,
@@ -41,13 +41,13 @@ from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.text import percent, rate_text
 from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED, INCOMPARABLE, Verdict
 from ipubench.plugins.run.lines import PairLine
-from ipubench.plugins.run.progress import in_words
+from ipubench.plugins.run.progress import rough_duration
 from ipubench.plugins.selection.selected import case_of
 from ipubench.plugins.state import Run
 
 
 def _other_side(run: Run, given: str) -> Against:
-    """Look at the other side; UsageError where it cannot measure."""
+    """Return the other side. Raises UsageError if it cannot measure."""
     config, option, root = run.config, options_of(run.config), run.config.rootpath
     if given.startswith(PREFIX):
         setup, python = option.against_setup, option.against_python
@@ -68,10 +68,10 @@ def _other_side(run: Run, given: str) -> Against:
 
 
 def judge_against(run: Run, against: Against, item: pytest.Item, benchmark: Benchmark) -> Verdict:
-    """Measure a case in pairs and compare them.
+    """Measure a case in pairs and return the verdict.
 
-    What this process measured is not compared: it has measured other cases before. A case that
-    cannot run there is incomparable; one that no longer runs here raises FreshError.
+    The session's own measurement does not count, because it has measured other cases before. A
+    case that cannot run there is incomparable; one that no longer runs here raises FreshError.
     """
     try:
         return Comparison(run, against, item, benchmark).verdict()
@@ -82,10 +82,10 @@ def judge_against(run: Run, against: Against, item: pytest.Item, benchmark: Benc
 
 
 class Comparison:
-    """The pairs of one case."""
+    """Measures and compares the pairs of one case."""
 
     def __init__(self, run: Run, against: Against, item: pytest.Item, benchmark: Benchmark) -> None:
-        """``benchmark``: of the case in this process."""
+        """``benchmark`` is the session's own measurement of the case."""
         self.name = benchmark.fullname
         self.run, self.against = run, against
         self.config = run.config
@@ -98,27 +98,27 @@ class Comparison:
         self.device = run.selection.device
         self.unfit = why_not_alternating(item, self.device, against.environment)
         self._time = run.gate_time
-        # Until a pair has been measured: both its sides take as long as the run's own process.
+        # An estimate until the first pair: both sides take as long as the run's own process.
         self._expected = 2 * seconds_of_fresh(run)
 
     @property
     def usable(self) -> List[Sides]:
-        """The pairs that other programs left comparable."""
+        """The pairs that can be compared."""
         return [sides for sides in self.measured if sides.usable]
 
     def verdict(self) -> Verdict:
-        """Measure pairs until they decide; return what they say together."""
+        """Measure pairs until the verdict is clear; return it."""
         tests = len(self.run.order) * max(1, len(self.thresholds))
         level = paired.level_of_a_look(self.cap, tests)
         reasons: List[str] = []
         case = case_of(self.item)
         name = case.id if case is not None else self.item.nodeid
-        whole = in_words(self.cap * self._expected)
+        total = rough_duration(self.cap * self._expected)
         self.run.progress.line(
-            f"  {name}: up to {self.cap} pairs, {self._expected:.0f} s each: {whole}"
+            f"  {name}: up to {self.cap} pairs, {self._expected:.0f} s each: {total}"
         )
         while len(self.measured) < self.cap:
-            if paired.given_up(len(self.usable), len(self.measured)):
+            if paired.too_disturbed(len(self.usable), len(self.measured)):
                 break
             if not self._time.allows(self._expected):
                 reasons.append(TIME_OVER)
@@ -156,7 +156,7 @@ class Comparison:
         return sides
 
     def _sides(self, first: bool) -> Sides:
-        """Measure a pair round by round in turns, or, where its step cannot, process by process."""
+        """Measure a pair with alternating rounds or, if its step cannot, alternating processes."""
         if not self.unfit:
             try:
                 return self._alternate(first)
@@ -165,12 +165,12 @@ class Comparison:
         return self._in_turns(first)
 
     def _report(self, sides: Sides) -> None:
-        """Show what a pair says, in a line of its own."""
+        """Print a line on a pair."""
         here, there = sides.here.record.throughput, sides.there.record.throughput
         text = f"  {sides.here.record.name}: pair {len(self.measured) + 1}: "
         before, unit = rate_text(there.median), here.unit
         if sides.usable:
-            # Their medians may say otherwise: the change is that of rounds beside each other.
+            # The change comes from adjacent rounds, so the medians may differ from it.
             (pair,) = paired.pairs_of([sides], THROUGHPUT)
             change = percent(math.expm1(-pair.difference), sign=True)
             text += f"{before} {unit} there, {change} here"
@@ -178,30 +178,30 @@ class Comparison:
             text += f"{before} -> {rate_text(here.median)} {unit}, disturbed"
         self.run.progress.line(f"{text} ({self._expected:.0f} s)")
 
-    def _say(self, what: str) -> None:
+    def _show_phase(self, what: str) -> None:
         self.run.progress.phase(f"pair {len(self.measured) + 1} of {self.cap} at most, {what}")
 
     def _alternate(self, first: bool) -> Sides:
         """Measure a pair whose rounds alternate."""
         option = options_of(self.config)
-        with taking_turns(self.here, self.there, first, self.device, self._say) as processes:
-            self._say("taking turns")
+        with taking_turns(self.here, self.there, first, self.device, self._show_phase) as processes:
+            self._show_phase("taking turns")
             rounds = processes.measure(option.budget, option.target_precision, steps_of(self.item))
             here, there = processes.benchmarks(rounds, first)
         return Sides(here, there, first, rounds)
 
     def _in_turns(self, first: bool) -> Sides:
-        """Measure a pair of whole processes, one after the other."""
+        """Measure a pair of processes, one after the other."""
         found: Dict[bool, Benchmark] = {}
         for here in (first, not first):
-            self._say(f"measuring {'here' if here else 'there'}")
+            self._show_phase(f"measuring {'here' if here else 'there'}")
             case = self.here if here else self.there
             found[here] = case.measured(self.name)[self.name]
         return Sides(found[True], found[False], first)
 
 
 def prepare_other_side(run: Run) -> None:
-    """Look at the other side before anything runs."""
+    """Check the options and the other side before anything runs."""
     config, option = run.config, options_of(run.config)
     for name in ("against_setup", "against_python"):
         given = option.against or ""
@@ -214,7 +214,7 @@ def prepare_other_side(run: Run) -> None:
     for name in ("baseline", "profile", "instance"):
         if getattr(option, name) is not None:
             raise pytest.UsageError(
-                f"--against measures what a case is compared with: leave out --{name}"
+                f"--against cannot be combined with --{name}: leave out --{name}"
             )
     if only_lists(config):
         return
@@ -228,7 +228,7 @@ def prepare_other_side(run: Run) -> None:
 
 
 def compared_with_itself(config: pytest.Config, given: str) -> str:
-    """Return in words why the other side is this one, which no measurement has to show; else ''."""
+    """Return why the other side is the same as this one, or ''."""
     option, root = options_of(config), config.rootpath
     if not given.startswith(PREFIX):
         same = python_of(given) == os.path.abspath(sys.executable)
@@ -240,8 +240,8 @@ def compared_with_itself(config: pytest.Config, given: str) -> str:
     return f"--against={given}: nothing is compared, because {what}" if same else ""
 
 
-def what_is_compared(run: Run, items: List[pytest.Item]) -> List[str]:
-    """Say what is compared with what, and how long that takes at most."""
+def comparison_lines(run: Run, items: List[pytest.Item]) -> List[str]:
+    """Return what is compared with what, and how long that takes at most."""
     against = run.against
     if against is None:
         return [run.same] if run.same else []
@@ -249,24 +249,25 @@ def what_is_compared(run: Run, items: List[pytest.Item]) -> List[str]:
     given = options_of(run.config).against
     there = given if environment.revision is not None else environment.python
     cases = [item for item in items if case_of(item) is not None]
-    time = [most_time(run.config, cases)] if cases else []
-    return [f"against {there}: {against.words()}", *time]
+    timed = cases and not (run.counting is not None and run.counting.alone)
+    time = [most_time(run.config, cases)] if timed else []
+    return [f"against {there}: {against.description()}", *time]
 
 
 def most_time(config: pytest.Config, cases: Sequence[pytest.Item]) -> str:
-    """Say how long the pairs of the cases that are to run take, as far as that is known."""
+    """Return how many pairs the cases need and, if known, how long they take."""
     option = options_of(config)
     cap = max(option.gate_cap, paired.LEAST_PAIRS)
     most = f"up to {cap} pairs of processes for each of {counted(len(cases), 'case')}"
     first = paired.looks(cap)[0]
-    least = f", {first} where these are clear" if first < cap else ""
+    least = f", only {first} if these are clear" if first < cap else ""
     limit = option.gate_time
-    time = UNKNOWN_TIME if limit is None else f"{in_words(limit)} at most"
+    time = UNKNOWN_TIME if limit is None else f"{rough_duration(limit)} at most"
     return f"{most}{least}: {time}"
 
 
 def add_closing_lines(run: Run) -> None:
-    """Say once more, below the verdicts, what they compare and how."""
+    """Repeat below the verdicts what they compare and how."""
     against = run.against
     if run.same:
         run.closing.append(run.same)
@@ -277,4 +278,4 @@ def add_closing_lines(run: Run) -> None:
         run.closing.append(
             f"{cases} measured in alternating processes, not in alternating rounds: {why}"
         )
-    run.closing.append(f"versions there and here: {against.words()}")
+    run.closing.append(f"versions there and here: {against.description()}")

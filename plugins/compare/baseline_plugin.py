@@ -1,7 +1,7 @@
-"""`--baseline`, `--gate`, `--baseline-save`: the stored results of this run, read and written.
+"""Implements `--baseline`, `--gate` and `--baseline-save`.
 
-Exit codes: 1 where a case regressed, failed, or is missing from the run although the baseline has
-it, or where no baseline could be saved; 6 where a gate was asked for and nothing could be compared.
+Exit codes: 1 if a case regressed, failed, or is in the baseline but missing from the run, or if no
+baseline could be saved; 6 if there is a gate and nothing could be compared.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ipubench.plugins.baseline.entries import (
 )
 from ipubench.plugins.baseline.format import BaselineError, Document
 from ipubench.plugins.baseline.renamed import renamed
-from ipubench.plugins.command_line.words import is_worker, measures, only_tests
+from ipubench.plugins.command_line.arguments import is_worker, measures, only_tests
 from ipubench.plugins.compare.fresh_processes import most_time, too_few
 from ipubench.plugins.compare.policy import compared_extra_info, thresholds_of
 from ipubench.plugins.gate.rule import (
@@ -51,15 +51,15 @@ from ipubench.plugins.selection.functions import make_case
 from ipubench.plugins.selection.selected import case_of
 from ipubench.plugins.state import Run
 
-#: Why cases are not in the baseline that was asked for, and what to do.
+#: Why cases are not in the saved baseline, and what to do.
 SELDOM = (
-    "--gate-time was over before enough processes had measured: give it more time, or ask for "
+    "--gate-time was over before enough processes had measured them: allow more time, or use "
     "fewer processes with --processes"
 )
 UNDECIDED = "whose entries stay as they were; a run that compares nothing replaces them"
 DISTURBED = (
-    "too few of the processes were left alone: save it on a quiet machine, wait with "
-    "--wait-for-quiet=2min, or keep what was measured with --keep-disturbed"
+    "too few of their processes were undisturbed: save it on a quiet machine, wait with "
+    "--wait-for-quiet=2min, or keep the disturbed measurements with --keep-disturbed"
 )
 
 
@@ -69,7 +69,7 @@ def read_baseline(run: Run) -> None:
     try:
         if option.baseline_save is not None:
             target = store.baseline_path(option.baseline_save, config.rootpath)
-            # What is there is kept, so it must be sound.
+            # Other entries of the file stay, so they must be readable.
             run.replaceable = store.sound_places(target)
             if measures(config) and not is_worker(config):
                 store.check_writable(target)
@@ -83,7 +83,7 @@ def read_baseline(run: Run) -> None:
 
 
 def restore_case(run: Run, item: pytest.Item) -> None:
-    """Make a case of a test that turned out to measure when the baseline was taken."""
+    """Make a case of a plain test if it measured something when the baseline was saved."""
     comparison = run.baseline
     if comparison is None or case_of(item) is not None or only_tests(item.config):
         return
@@ -91,8 +91,8 @@ def restore_case(run: Run, item: pytest.Item) -> None:
         make_case(item, run.selection)
 
 
-def what_the_gate_costs(run: Run, items: List[pytest.Item]) -> List[str]:
-    """Say how long saving or gating takes at most, and which cases are too noisy for the gate."""
+def gate_forecast(run: Run, items: List[pytest.Item]) -> List[str]:
+    """Return how long saving or gating takes at most, and which cases are too noisy."""
     if not measures(run.config):
         return []
     cases = {item.nodeid: item for item in items if case_of(item) is not None}
@@ -100,30 +100,30 @@ def what_the_gate_costs(run: Run, items: List[pytest.Item]) -> List[str]:
     stored = [entry for entry in entries if entry.fullname in cases]
     names = {entry.fullname for entry in stored}
     judged = [name for name in names if thresholds_of(run.policy, cases[name])]
-    # A file may have the entries of several machines; which of them is this one is not known yet.
+    # A file may have entries of several machines, and we do not know yet which one this is.
     noise: Dict[str, Noise] = {}
     for entry in stored:
         name = entry.fullname
         found = noise_of(entry, _rule(run, cases[name]))
         if found is not None:
             noise[name] = min(found, noise.get(name, found))
-    said = (
+    lines = (
         most_time(run.config, len(cases), len(judged)),
         too_noisy(list(noise.values())),
     )
-    return [line for line in said if line]
+    return [line for line in lines if line]
 
 
 class Noise(NamedTuple):
-    """How noisy a case is: slow-downs as fractions."""
+    """The smallest slow-down that the gate finds in a case, as a fraction."""
 
-    least: float  # that the gate finds in most comparisons
-    goal: float  # that it is meant to find
+    least: float  # found in most comparisons
+    goal: float  # that the gate should find
     name: str
 
 
 def noise_of(entry: Benchmark, rule: Rule) -> Optional[Noise]:
-    """Return what a baseline's entry says of that; None where its throughput is not judged."""
+    """Return the noise of a baseline's entry; None if its throughput is not judged."""
     least = least_slowdown(entry, rule)
     if least is None:
         return None
@@ -132,18 +132,17 @@ def noise_of(entry: Benchmark, rule: Rule) -> Optional[Noise]:
 
 
 def too_noisy(cases: Sequence[Noise]) -> str:
-    """Say which cases have too few or too different processes; '' where none has."""
+    """Return a warning that names the cases with too few or too different processes, or ''."""
     noisy = sorted((one for one in cases if one.least > one.goal), reverse=True)
     if not noisy:
         return ""
     goals = {one.goal for one in cases}
     what = percent(goals.pop(), 0) if len(goals) == 1 else "twice their threshold"
-    shown = some_of([f"{one.name} from {percent(one.least)}" for one in noisy], 3)
-    have = "have" if len(noisy) > 1 else "has"
-    who = f"{len(noisy)} of {len(cases)} cases" if len(cases) > 1 else "the case"
+    shown = some_of([f"{one.name} needs {percent(one.least)}" for one in noisy], 3)
+    count = f"{len(noisy)} of {len(cases)} cases" if len(cases) > 1 else "the case"
     return (
-        f"{who} {have} too few processes in the baseline, or too different ones, for a slow-down "
-        f"of {what} to be found for certain: {shown}"
+        f"the baseline has too few processes, or too different ones, to detect a slow-down of "
+        f"{what} in {count}: {shown}"
     )
 
 
@@ -155,7 +154,7 @@ def judge_with_baseline(
     fresh: Sequence[Benchmark],
     measure: Measure,
 ) -> Verdict:
-    """Judge a case against the baseline of this run.
+    """Return the verdict on a case against the run's baseline.
 
     ``fresh`` are its benchmarks from fresh processes so far; ``measure`` adds to them.
     """
@@ -164,12 +163,12 @@ def judge_with_baseline(
         return Verdict(NEW)
     rule = _rule(run, item)
     now = with_processes(benchmark, fresh)
-    # Without a threshold the change is shown and judged by nothing.
+    # Without a threshold, the change is shown but not judged.
     return judge(now, before, rule, measure if rule.thresholds else None)
 
 
 def _rule(run: Run, item: pytest.Item) -> Rule:
-    """Return what a case of this run is judged by; all cases of the run share the false alarms."""
+    """Return the rule for a case; all cases of the run share the false-alarm rate."""
     cases = len(run.baseline.stored & set(run.order)) if run.baseline is not None else 0
     cap, keys = options_of(run.config).gate_cap, compared_extra_info(run.policy)
     return Rule(thresholds_of(run.policy, item), cases, cap, keys)
@@ -194,9 +193,9 @@ def missing_cases(run: Run) -> List[str]:
 
 
 def conclude(run: Run, ended: int) -> None:
-    """Write the baseline asked for, and conclude from all cases of the run together.
+    """Save the baseline if requested, and add the exit codes that all cases together give.
 
-    ``ended``: its exit code so far.
+    ``ended``: the exit code so far.
     """
     if run.journal is None:
         return
@@ -212,7 +211,7 @@ def conclude(run: Run, ended: int) -> None:
 
 
 def _judged(run: Run) -> int:
-    """Return what a gate makes of the session; each case's own verdict has failed its test."""
+    """Return the gate's exit code for the session; regressed cases have failed their own tests."""
     if run.policy is None:
         return ExitCode.OK
     if missing_cases(run):
@@ -222,12 +221,12 @@ def _judged(run: Run) -> int:
 
 
 def _save_baseline(run: Run) -> ExitCode:
-    """Write the baseline where one was asked for; return how that went, as an exit code.
+    """Save the baseline if requested; return an exit code.
 
-    To write none is a failure. Cases whose tests did not pass are left out, because their results
-    may be wrong, and those that a gate found neither slower nor not and that have an entry already,
-    which would lose a little each time. So are those that --gate-time let measure too seldom and
-    those that others disturbed, unless these are to be kept; both is a failure as well.
+    Leaves out cases whose tests did not pass, because their results may be wrong; inconclusive
+    cases that already have an entry, which would become slower a little each time; cases with too
+    few processes because of --gate-time; and disturbed cases, unless --keep-disturbed is given.
+    The last two are failures, and so is a run that writes no baseline.
     """
     config, name = run.config, options_of(run.config).baseline_save
     if name is None:
@@ -271,10 +270,10 @@ def _save_baseline(run: Run) -> ExitCode:
 
 
 def _named(run: Run, reasons: Dict[str, str], advice: str) -> List[str]:
-    """Return the cases that have a reason not to be in the baseline; name them in the summary."""
+    """Return the cases with a reason, after naming them in the summary."""
     found = {case: why for case, why in reasons.items() if why}
     if found:
         run.closing += [f"not in the baseline: {case}: {why}" for case, why in found.items()]
         subject = counted(len(found), "case is", "cases are")
-        run.closing.append(f"{subject} not in the baseline, because {advice}")
+        run.closing.append(f"{subject} not in the baseline because {advice}")
     return list(found)

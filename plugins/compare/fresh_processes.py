@@ -1,4 +1,4 @@
-"""Measure a case in fresh processes: how many a baseline has, and how long they may take."""
+"""Measures a case in fresh processes, as many as a baseline or a gate needs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.command_line import change_options, options_of
 from ipubench.fixtures.machine.processor import allowed_cpus
-from ipubench.plugins.command_line.words import worker_count, workers_in_turns
+from ipubench.plugins.command_line.arguments import worker_count, workers_in_turns
 from ipubench.plugins.compare.policy import has_gate
-from ipubench.plugins.elsewhere.beside import busy_programs
+from ipubench.plugins.elsewhere.busy_programs import busy_programs
 from ipubench.plugins.elsewhere.remote_case import RemoteCase
-from ipubench.plugins.gate.countable import LEAST_FRESH, given_up
+from ipubench.plugins.gate.countable import LEAST_FRESH, too_disturbed
 from ipubench.plugins.gate.cpu_time import LEAST_DISTURBED
 from ipubench.plugins.measure.base import state_of
 from ipubench.plugins.record.record import was_disturbed
@@ -22,26 +22,26 @@ from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.text import rate_text
 from ipubench.plugins.run.gate_time import GateTime
 from ipubench.plugins.run.lines import FreshLine
-from ipubench.plugins.run.progress import in_words
+from ipubench.plugins.run.progress import rough_duration
 from ipubench.plugins.run.within import TimeLimit
 from ipubench.plugins.selection.selected import case_of
 from ipubench.plugins.state import Run, run_of
 
-#: Processes that measure each case of a baseline: its own and fresh ones.
+#: Processes that measure each case of a baseline: the session's own and fresh ones.
 BASELINE_PROCESSES = 9
-#: Python, pytest and a framework's imports, at least.
+#: The least time to start Python, pytest and a framework.
 START_SECONDS = 3.0
 UNKNOWN_TIME = "how long that takes is known once a case has been measured"
-#: Of the time of ``--within``, the processes that a gate asks for take this share at most.
+#: The gate's fresh processes take at most this share of ``--within``.
 GATE_SHARE = 1 / 3
-#: Parts of a run's time that say nothing of a fresh process, which has the run's device.
+#: Parts of the run's time that a fresh process does not need: it uses the run's device.
 NOT_OF_A_PROCESS = ("device", "quiet", "compare")
-#: Those that a run does once, and each fresh process again.
+#: Parts that a run needs once, but each fresh process too.
 OF_RUN = ("start", "import")
 
 
 def processes_wanted(config: pytest.Config) -> int:
-    """Return how many processes measure each case, the session's own among them."""
+    """Return how many processes measure each case, including the session's own."""
     option = options_of(config)
     if option.processes is not None:
         return int(option.processes)
@@ -49,7 +49,7 @@ def processes_wanted(config: pytest.Config) -> int:
 
 
 def reserve_gate_time(config: pytest.Config, limit: Optional[TimeLimit]) -> None:
-    """Keep a part of the time of ``--within``, which has begun, for the processes of a gate."""
+    """Keep part of the time of ``--within`` for the gate's fresh processes."""
     option = options_of(config)
     if limit is None or option.baseline is None or not has_gate(config):
         return
@@ -60,9 +60,9 @@ def reserve_gate_time(config: pytest.Config, limit: Optional[TimeLimit]) -> None
 
 
 def gate_time_of(config: pytest.Config, items: Sequence[pytest.Item]) -> GateTime:
-    """Return --gate-time, to be shared by the cases that this run, or this worker, is to measure.
+    """Return --gate-time, to be shared by the cases of this run or worker.
 
-    Workers that take turns each have an equal part of it. What a resumed run has done needs none.
+    Workers that take turns get equal parts. Cases that a resumed run has finished need none.
     """
     waiting = [item for item in items if case_of(item) is not None]
     cases = math.ceil(len(waiting) / worker_count(config))
@@ -72,24 +72,24 @@ def gate_time_of(config: pytest.Config, items: Sequence[pytest.Item]) -> GateTim
 
 
 def seconds_of_fresh(run: Run) -> float:
-    """Return what a fresh process of the case that runs will take, about.
+    """Return the estimated seconds of a fresh process for the current case.
 
-    As long as the run's own took for the case, for its start and for imports; and as much more as
-    the latest fresh process of another case took, which may have started a GPU.
+    This is the run's own time for the case, for starting and for imports, plus the extra time of
+    the previous case's first fresh process, which may have started a GPU.
     """
-    case, whole = run.spent.of_case(), run.spent.of_run()
+    case, total = run.spent.of_case(), run.spent.of_run()
     own = [seconds for part, seconds in case.items() if part not in (*NOT_OF_A_PROCESS, *OF_RUN)]
-    once = max(START_SECONDS, math.fsum(whole.get(part, 0.0) for part in OF_RUN))
+    once = max(START_SECONDS, math.fsum(total.get(part, 0.0) for part in OF_RUN))
     return math.fsum([*own, once, run.gate_time.beyond])
 
 
 class FreshProcesses:
-    """Measures one case again and again, each time in a fresh process."""
+    """Measures one case repeatedly, each time in a fresh process."""
 
     def __init__(
         self, item: pytest.Item, name: str, release: Callable[[], None], most: int
     ) -> None:
-        """``name``: the case's; a test may have several. ``most``: how many there may be."""
+        """``name`` is the case's name, as a test may have several; ``most`` limits processes."""
         self._item = item
         self._name = name
         self._most = most
@@ -100,12 +100,12 @@ class FreshProcesses:
         self._time.begin()
         self._expected = seconds_of_fresh(run)
         self.benchmarks: List[Benchmark] = []
-        self._beside = ""  # what to note of processes that are disturbed on purpose
+        self._note = ""  # for processes that are disturbed on purpose
 
     def __call__(self, number: int) -> Optional[Benchmark]:
-        """Return the benchmark of the fresh process with this number, from 1 up.
+        """Return the benchmark of the fresh process with this number, counted from 1.
 
-        None where there is no time for one more.
+        Returns None if there is no time for another process.
         """
         while len(self.benchmarks) < number:
             known = self._processes[len(self.benchmarks) :]
@@ -118,15 +118,15 @@ class FreshProcesses:
         return self.benchmarks[number - 1]
 
     def for_a_baseline(self, wanted: int) -> None:
-        """Measure until ``wanted`` fresh processes are clean; as many again may be disturbed.
+        """Measure until ``wanted`` fresh processes are clean; stop after twice as many.
 
-        On a CPU two more are measured beside busy programs, unless others have disturbed as many or
-        ``--processes`` says how many: a gate beside others then knows what CPU time these cost
-        (plugins/gate/cpu_time.py).
+        On a CPU, two more run next to busy programs, unless two were disturbed anyway or
+        ``--processes`` is given. They show how much CPU time a case uses when other programs
+        disturb it (plugins/gate/cpu_time.py).
         """
         clean: List[bool] = []
         on_cpu = False
-        while len(clean) < 2 * wanted and sum(clean) < wanted and not given_up(clean):
+        while len(clean) < 2 * wanted and sum(clean) < wanted and not too_disturbed(clean):
             measured = self(len(clean) + 1)
             if measured is None:
                 return
@@ -135,23 +135,23 @@ class FreshProcesses:
         if not on_cpu or options_of(self._item.config).processes is not None:
             return
         first, missing = len(clean) + 1, LEAST_DISTURBED - clean.count(False)
-        self._beside = ", beside busy programs of this run"
+        self._note = ", next to busy programs that this run started"
         for number in range(first, first + missing):
             with busy_programs(len(allowed_cpus())):
                 if self(number) is None:
                     return
 
     def _forecast(self) -> None:
-        """Say how long the fresh processes will take, now that the case has been measured."""
+        """Print how long the fresh processes will take at most."""
         case = case_of(self._item)
         name = case.id if case is not None else self._item.nodeid
         processes = counted(self._most, "fresh process", "fresh processes")
-        whole = in_words(self._most * self._expected)
+        total = rough_duration(self._most * self._expected)
         each = f"of about {self._expected:.0f} s"
-        self._progress.line(f"  {name}: {processes} {each}: {whole}")
+        self._progress.line(f"  {name}: {processes} {each}: {total}")
 
     def _measured(self) -> Benchmark:
-        """Measure in one more process, for all cases of the test."""
+        """Measure all cases of the test in another process; return this case's benchmark."""
         self._progress.phase(f"fresh process {len(self.benchmarks) + 1}")
         with self._time.spending():
             found = RemoteCase(self._run, self._item.nodeid).measured(self._name)
@@ -167,7 +167,7 @@ class FreshProcesses:
         self._run.add(FreshLine(found))
         throughput = found.record.throughput
         rate = f"{rate_text(throughput.median)} {throughput.unit}"
-        note = self._beside
+        note = self._note
         if not note and was_disturbed(found.record):
             note = ", disturbed"
         name = found.record.name
@@ -176,7 +176,7 @@ class FreshProcesses:
 
 
 def too_few(run: Run, nodeid: str) -> str:
-    """Say why a case has too few fresh processes for a baseline: --gate-time was over; else ''."""
+    """Return why a case has too few fresh processes for a baseline, or ''."""
     wanted = processes_wanted(run.config) - 1
     found = len(run.results.fresh.get(nodeid, ()))
     if options_of(run.config).gate_time is None or found >= min(LEAST_FRESH, wanted):
@@ -186,9 +186,9 @@ def too_few(run: Run, nodeid: str) -> str:
 
 
 def most_time(config: pytest.Config, cases: int, judged: int) -> Optional[str]:
-    """Say how long saving or gating takes, as far as it is known before it begins.
+    """Return how long saving or gating takes at most; None if the run does neither.
 
-    ``cases`` are to run, of which a gate judges ``judged``. None where neither is asked.
+    ``cases`` run, and a gate judges ``judged`` of them.
     """
     option, wanted = options_of(config), processes_wanted(config)
     if not cases or (wanted == 1 and not judged):
@@ -203,4 +203,4 @@ def most_time(config: pytest.Config, cases: int, judged: int) -> Optional[str]:
         parts.append(f"up to {most} fresh processes for each of {looking}")
     text = " and ".join(parts)
     seconds = option.gate_time
-    return f"{text}: {UNKNOWN_TIME if seconds is None else f'{in_words(seconds)} at most'}"
+    return f"{text}: {UNKNOWN_TIME if seconds is None else f'{rough_duration(seconds)} at most'}"

@@ -1,33 +1,40 @@
-"""`--processes`, and the verdict on each case: after its call, in its own test.
+"""Implements `--processes`, and judges each case at the end of its test's call.
 
-A meter leaves what it measured in the test's state. The case is measured in as many processes as
-are wanted, then compared with the baseline or with another environment.
+The meter leaves its measurements in the test's state. This module measures the case in more
+processes if needed, then compares it with the baseline or another environment.
 """
 
 from __future__ import annotations
 
-from typing import List
+from typing import List, Optional
 
 import pytest
 
 from ipubench.fixtures.command_line import options_of
+from ipubench.plugins.compare import counting
 from ipubench.plugins.compare.against_plugin import judge_against
 from ipubench.plugins.compare.baseline_plugin import judge_with_baseline
 from ipubench.plugins.compare.fresh_processes import FreshProcesses, processes_wanted
 from ipubench.plugins.compare.policy import inconclusive_fails
 from ipubench.plugins.gate.countable import LEAST_FRESH
 from ipubench.plugins.measure.base import Measured, state_of
-from ipubench.plugins.record.verdict import INCONCLUSIVE, REGRESSED, message, undecided_message
+from ipubench.plugins.record.verdict import (
+    INCONCLUSIVE,
+    REGRESSED,
+    Verdict,
+    message,
+    undecided_message,
+)
 from ipubench.plugins.run.bounds import run_once
 from ipubench.plugins.run.lines import VerdictLine
 from ipubench.plugins.state import Run
 
 
 def judge_case(run: Run, item: pytest.Item) -> None:
-    """Judge what a case has measured, once its own call has returned.
+    """Judge the measurements of a case after its call.
 
-    pytest calls the bench function in a hook of the same name, which comes before this one; where
-    it raises, nothing is judged. What is printed and raised here belongs to the call of the test.
+    pytest calls the bench function in an earlier hook of the same name; if that raises, nothing is
+    judged. Output and errors of this function belong to the test's call.
     """
     state = state_of(item)
     measured, state.measured = state.measured, []  # they hold the step
@@ -39,15 +46,33 @@ def judge_case(run: Run, item: pytest.Item) -> None:
             with run.spent.during("compare"):
                 failures += _judge(run, item, one)
     if failures:
-        run_once(item)  # fresh processes have confirmed it
+        run_once(item)  # fresh processes have confirmed the failure
         pytest.fail("\n".join(failures), pytrace=False)
 
 
 def _judge(run: Run, item: pytest.Item, measured: Measured) -> List[str]:
-    """Measure a case in as many processes as are wanted, then judge it.
+    """Measure a case in as many processes as needed and judge it; return the failure messages.
 
-    Returns why it fails: if it has regressed, or with ``--gate-inconclusive=fail`` if it is open.
+    A case fails if it regressed or, with ``--gate-inconclusive=fail``, if it is inconclusive.
     """
+    nodeid = measured.benchmark.fullname
+    counting.keep_counts(run, nodeid)
+    alone = counting.is_counted_alone(run, nodeid)
+    timed = None if alone else _judge_times(run, item, measured)
+    verdict = counting.with_counts(run, item, run.results.with_fresh(nodeid), timed)
+    if verdict is None:
+        return []
+    run.add(VerdictLine(nodeid, verdict))
+    name, given = measured.benchmark.record.name, options_of(run.config).gate_inconclusive
+    if verdict.kind == REGRESSED:
+        return [message(name, verdict, str(run.path))]
+    if verdict.kind == INCONCLUSIVE and inconclusive_fails(run.policy, given):
+        return [undecided_message(name, verdict)]
+    return []
+
+
+def _judge_times(run: Run, item: pytest.Item, measured: Measured) -> Optional[Verdict]:
+    """Measure a case in as many processes as are wanted; return what its times say."""
     config, nodeid = run.config, measured.benchmark.fullname
     wanted = processes_wanted(config) - 1
     most = wanted or max(options_of(config).gate_cap, LEAST_FRESH)
@@ -58,16 +83,8 @@ def _judge(run: Run, item: pytest.Item, measured: Measured) -> List[str]:
         fresh(wanted)
     if run.against is not None:
         measured.release()
-        verdict = judge_against(run, run.against, item, measured.benchmark)
-    elif run.baseline is not None:
+        return judge_against(run, run.against, item, measured.benchmark)
+    if run.baseline is not None:
         now = run.results.benchmarks[nodeid]
-        verdict = judge_with_baseline(run, run.baseline, item, now, fresh.benchmarks, fresh)
-    else:
-        return []
-    run.add(VerdictLine(nodeid, verdict))
-    name, given = measured.benchmark.record.name, options_of(config).gate_inconclusive
-    if verdict.kind == REGRESSED:
-        return [message(name, verdict, str(run.path))]
-    if verdict.kind == INCONCLUSIVE and inconclusive_fails(run.policy, given):
-        return [undecided_message(name, verdict)]
-    return []
+        return judge_with_baseline(run, run.baseline, item, now, fresh.benchmarks, fresh)
+    return None

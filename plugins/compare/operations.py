@@ -1,8 +1,7 @@
-"""Where the time of a profiled call went: the share of each operation, from a framework's trace.
+"""Reads the share of time of each operation from the trace of a profiled call.
 
-PyTorch's and ONNX Runtime's traces are read, which are JSON in Chrome's trace format. An
-operation's time is its own, without that of the operations it calls. Where a GPU worked, its
-kernels count.
+Reads traces of PyTorch and ONNX Runtime, JSON in Chrome's trace format. An operation's time
+excludes the operations that it calls. If the trace has GPU kernels, only these count.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from ipubench.plugins.record.structs import GrownOperation, Operation
 
 #: The largest share comes first.
 Operations = Sequence[Operation]
-#: Kept of a trace.
+#: Operations kept of a trace.
 MOST_OPERATIONS = 100
-#: A change of share that is worth a word.
+#: The least growth of a share to report.
 LEAST_GROWTH = 0.01
 MOST_GROWN = 5
 
@@ -28,21 +27,25 @@ Seconds = Dict[str, float]
 
 
 def operations_in(folder: Path) -> Operations:
-    """Return the operations of all traces in a folder; none where there is no trace to be read."""
+    """Return the operations of all readable traces in a folder."""
     total: DefaultDict[str, float] = defaultdict(float)
     for path in sorted(folder.rglob("*.json")):
         try:
             found = _of_chrome(json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError, KeyError, IndexError, AttributeError):
-            continue  # a trace of another form says nothing
+            continue  # not a trace that we can read
         _add(total, found)
-    whole = sum(total.values())
+    seconds_of_all = sum(total.values())
     largest = sorted(total.items(), key=lambda entry: -entry[1])[:MOST_OPERATIONS]
-    return [Operation(name, seconds / whole, seconds) for name, seconds in largest if seconds > 0]
+    return [
+        Operation(name, seconds / seconds_of_all, seconds)
+        for name, seconds in largest
+        if seconds > 0
+    ]
 
 
 def grown(before: Operations, now: Operations) -> List[GrownOperation]:
-    """Return the operations whose share grew, the one that grew most first."""
+    """Return the operations whose share grew, largest growth first."""
     shares = {one.name: one for one in before}
     none = Operation("", 0.0, 0.0)
     both = [(shares.get(one.name, none), one) for one in now]
@@ -60,7 +63,7 @@ def _add(total: DefaultDict[str, float], found: Seconds) -> None:
 
 
 def _of_chrome(trace: Any) -> Seconds:
-    """Return operation -> seconds of a trace in Chrome's format; its times are microseconds."""
+    """Return operation -> seconds for a trace in Chrome's format, which has microseconds."""
     events = trace["traceEvents"] if isinstance(trace, dict) else trace
     events = [event for event in events if event.get("ph") == "X"]
     total: DefaultDict[str, float] = defaultdict(float)
@@ -85,9 +88,9 @@ def _of_chrome(trace: Any) -> Seconds:
 
 
 def _own_times(entries: Sequence[Tuple[float, float, str]]) -> Seconds:
-    """Return name -> time without that of events inside; of a thread's start, duration, name."""
+    """Return name -> time, without nested events, for one thread's (start, duration, name)."""
     total: DefaultDict[str, float] = defaultdict(float)
-    around: List[Tuple[float, str]] = []  # end and name of the events that are open
+    around: List[Tuple[float, str]] = []  # end and name of the open events
     for start, duration, name in sorted(entries, key=lambda entry: (entry[0], -entry[1])):
         while around and around[-1][0] <= start:
             around.pop()

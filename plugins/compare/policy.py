@@ -1,11 +1,12 @@
-"""What each case may lose: the policy file, the marker ``gate`` and ``--gate`` together.
+"""Combines the policy file, the marker ``gate`` and ``--gate`` into each case's thresholds.
 
-plugins/gate/policy_file.py has the file's form and which of the three wins.
+See plugins/gate/policy_file.py for the file's format and for which of the three wins.
 """
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Dict, Optional, Sequence, Tuple
 
@@ -15,16 +16,18 @@ from ipubench.fixtures.case.errors import shortened
 from ipubench.fixtures.case.options import nearest
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.files import user_path
+from ipubench.plugins.count.judge import DEFAULT_THRESHOLD
+from ipubench.plugins.count.state import TIME_INSTEAD, counts
 from ipubench.plugins.gate.policy_file import FAILS, FILE_NAME, Policy, PolicyError
-from ipubench.plugins.record.record import METRICS
-from ipubench.plugins.record.text import fraction
+from ipubench.plugins.record.record import INSTRUCTIONS, METRICS, THROUGHPUT
+from ipubench.plugins.record.text import GateLimits, fraction
 from ipubench.plugins.run.resume import digest
 from ipubench.plugins.selection.selected import case_of
-from ipubench.plugins.state import Run
+from ipubench.plugins.state import Run, run_of
 
 
 def marker_thresholds(item: pytest.Item) -> Dict[str, float]:
-    """Return what ``@pytest.mark.gate(metric="3%")`` says of a case; the nearest marker wins.
+    """Return the thresholds of ``@pytest.mark.gate(metric="3%")``; the nearest marker wins.
 
     Raises PolicyError, which names the case.
     """
@@ -36,7 +39,7 @@ def marker_thresholds(item: pytest.Item) -> Dict[str, float]:
         for metric, value in marker.kwargs.items():
             if metric not in METRICS:
                 raise PolicyError(
-                    f"{where}: {metric!r} is no metric{nearest(metric, METRICS)}; there are "
+                    f"{where}: {metric!r} is not a metric{nearest(metric, METRICS)}; there are "
                     f"{', '.join(METRICS)}"
                 )
             if not isinstance(value, str):
@@ -49,24 +52,41 @@ def marker_thresholds(item: pytest.Item) -> Dict[str, float]:
 
 
 def has_gate(config: pytest.Config) -> bool:
-    """Whether this run gates, also before its policy has been read."""
+    """Return whether this run has a gate; works before the policy is read."""
     option = options_of(config)
     given = option.gate is not None or option.gate_policy is not None
     return given or policy_path(None, config) is not None
 
 
 def inconclusive_fails(policy: Optional[Policy], given: Optional[str]) -> bool:
-    """Whether a case fails that the gate could not decide; ``given``: --gate-inconclusive."""
+    """Return whether inconclusive cases fail; ``given`` is --gate-inconclusive."""
     return policy is not None and (given or policy.inconclusive) == FAILS
 
 
 def thresholds_of(policy: Optional[Policy], item: pytest.Item) -> Dict[str, float]:
-    """Return metric -> what a case may lose, by the policy, its marker and ``--gate``."""
+    """Return metric -> what a case may lose, by the policy, its marker and ``--gate``.
+
+    Of what is timed: a case that is counted alone has none.
+    """
+    found = _limits(policy, item)
+    found.pop(INSTRUCTIONS, None)
+    counting = run_of(item.config).counting
+    if counting is None or not counting.alone:
+        return found
+    return {} if counting.replaces_times(item.nodeid) else {THROUGHPUT: TIME_INSTEAD}
+
+
+def count_threshold_of(policy: Optional[Policy], item: pytest.Item) -> Optional[float]:
+    """Return what the instructions of a case may grow by; None where they are not judged."""
+    return _limits(policy, item).get(INSTRUCTIONS)
+
+
+def _limits(policy: Optional[Policy], item: pytest.Item) -> Dict[str, float]:
     return policy.limits(item.nodeid, marker_thresholds(item)) if policy else {}
 
 
 def compared_extra_info(policy: Optional[Policy]) -> Tuple[str, ...]:
-    """Return the keys of ``benchmark.extra_info`` that have to be the same on both sides."""
+    """Return the keys of ``benchmark.extra_info`` that must be equal on both sides."""
     return policy.extra_info if policy else ()
 
 
@@ -79,17 +99,19 @@ def read_policy(run: Run) -> None:
         path = policy_path(option.gate_policy, config)
         if path is not None:
             run.depends["the policy"] = digest(path)
-            run.policy = Policy.load(path, option.gate)
+            run.policy = Policy.load(path, GateLimits.of(option.gate))
         elif option.gate is not None:
-            run.policy = Policy(gate=option.gate)
+            run.policy = Policy(gate=GateLimits.of(option.gate))
+        if run.policy is not None and counts(config):
+            run.policy = replace(run.policy, instructions=DEFAULT_THRESHOLD)
     except PolicyError as error:
         raise pytest.UsageError(str(error)) from None
 
 
 def policy_path(given: Optional[str], config: pytest.Config) -> Optional[Path]:
-    """Return the file that ``--gate-policy`` names, else gate.yml of the project's folder.
+    """Return the file of ``--gate-policy``, else the project's gate.yml if it exists.
 
-    Raises PolicyError where that is no path.
+    Raises PolicyError if the option's value is not a path.
     """
     if given is not None:
         try:
@@ -97,12 +119,12 @@ def policy_path(given: Optional[str], config: pytest.Config) -> Optional[Path]:
         except OSError as error:
             raise PolicyError(f"the policy {given} cannot be read: {error}") from None
     path = config.rootpath / FILE_NAME
-    # A link that leads nowhere is a policy that cannot be read.
+    # lexists: a dangling link is an unreadable policy, not a missing one.
     return path if os.path.lexists(path) else None
 
 
 def check_markers(policy: Optional[Policy], items: Sequence[pytest.Item]) -> None:
-    """Judge the markers of the selected cases: a bad one must not cost a measurement."""
+    """Check the markers of the selected cases: a bad one must not cost a measurement."""
     try:
         for item in items:
             if policy is not None and case_of(item) is not None:
@@ -112,7 +134,7 @@ def check_markers(policy: Optional[Policy], items: Sequence[pytest.Item]) -> Non
 
 
 def name_unused_patterns(run: Run) -> None:
-    """Name the patterns that no case of the suite has: most are misspelt."""
+    """Name the patterns that match no case: most are misspelt."""
     if run.policy is None or run.journal is None or not _whole_suite(run):
         return
     run.closing += [
@@ -122,7 +144,7 @@ def name_unused_patterns(run: Run) -> None:
 
 
 def _whole_suite(run: Run) -> bool:
-    """Whether every file and class was collected: a pattern may mean cases of one that was not."""
+    """Return whether all files and classes were collected; else a pattern may match elsewhere."""
     config = run.config
     part = config.option.file_or_dir or config.getoption("lf", False) or run.selection.unknown
     here = config.getini("testpaths") or config.invocation_params.dir == config.rootpath

@@ -1,5 +1,4 @@
-"""A case in another process: fresh, apart, under a profiler, one side of a pair, an instance.
+"""Runs a case in another process: a fresh one, a separate one, one of a pair, or an instance.
 
-Workers of ``-n`` and hosts are in plugins/fleet: pytest-xdist starts them and speaks with them, and
-one worker measures many cases with the device that it keeps.
+Workers are in plugins/fleet: pytest-xdist starts them, and a worker measures many cases.
 """

@@ -1,4 +1,4 @@
-"""What `--against` compares this run with."""
+"""The environment that `--against` compares this run with."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ipubench.plugins.record import host_process
 
 @dataclass
 class Against:
-    """The other side."""
+    """The other environment, and the cases that could not alternate with it."""
 
     root: Path  # of the project here
     environment: Place
-    #: Why cases did not alternate round by round, and how many.
+    #: Reason -> how many cases did not alternate round by round.
     not_alternated: Counter[str] = field(default_factory=Counter)
 
-    def words(self) -> str:
-        """Return in words what is compared with what."""
+    def description(self) -> str:
+        """Return the differences in versions and commits."""
         text = self.environment.changes(host_process.versions())
         there = self.environment.revision
         if there is not None:

@@ -1,8 +1,7 @@
-"""One case in two processes that take turns, round by round: here and in another environment.
+"""Measures a case in two processes in turns, round by round: here and in another environment.
 
-Both build and compile once, then wait for orders (plugins/measure/alternating.py obeys); only one
-of them works at any time. So the machine's drift of more than a fraction of a second is in both
-sides' rounds alike.
+Both build and compile once, then wait for commands (plugins/measure/alternating.py executes them).
+Only one of them works at a time. So a slow drift of the machine affects both equally.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from ipubench.fixtures.machine.contention import Contention
 from ipubench.fixtures.machine.processor import allowed_cpus
 from ipubench.fixtures.machine.state import copy_timer
 from ipubench.fixtures.machine.watch import Watch
-from ipubench.plugins.elsewhere import only_from
+from ipubench.plugins.elsewhere import guarded_pytest
 from ipubench.plugins.elsewhere.place import Place
 from ipubench.plugins.elsewhere.remote_case import (
     FreshError,
@@ -45,14 +44,14 @@ Processes = TypeVar("Processes", bound="TwoProcesses")
 
 
 class UnfitError(Exception):
-    """The step of a case cannot take turns; the text says why."""
+    """The step of a case cannot take turns; the text is the reason."""
 
 
 def why_not_alternating(item: pytest.Item, device: str, elsewhere: Place) -> str:
-    """Return why a case is measured in whole processes in turns, in words; '' if it is not."""
+    """Return why a case cannot alternate round by round; '' if it can."""
     case = case_of(item)
     if elsewhere.alternating != ALTERNATING:
-        return "the other side does not know alternating rounds of this version"
+        return "the other environment has another version of alternating rounds"
     if device not in SHARED_DEVICES:
         return f"a device of the kind {device} serves one process at a time"
     if case is None or item.get_closest_marker("spec") is not None:
@@ -66,12 +65,12 @@ def why_not_alternating(item: pytest.Item, device: str, elsewhere: Place) -> str
 
 @dataclass
 class TwoProcesses:
-    """Processes here and there that take turns; any method raises InstanceError if one fails."""
+    """A process here and one there, in turns. Methods raise InstanceError if one fails."""
 
     device: str
     progress: Callable[[str], None]
     sides: Mapping[str, Instances]
-    #: What one order may take.
+    #: The time limit of a command.
     most_seconds: float
     #: The share of a round that is timed: setup and teardown of a call are not.
     timed: float = 1.0
@@ -80,22 +79,22 @@ class TwoProcesses:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End both."""
+        """End both processes."""
         for side in self.sides.values():
             side.stop()
 
     def launch(self, here_first: bool) -> None:
-        """Start both processes and return once both have introduced themselves."""
-        self.progress("starting both sides")
+        """Start both processes; return when both have connected."""
+        self.progress("starting both processes")
         for name in _names(here_first):
             self.sides[name].launch()
         for name in _names(here_first):
             self.sides[name].wait_until_connected()
 
     def prepare(self, here_first: bool) -> None:
-        """Make both steps of a case ready; what is timed is never side by side.
+        """Prepare the steps of both processes, one after the other.
 
-        Raises UnfitError where the step cannot take turns.
+        Raises UnfitError if the step cannot take turns.
         """
         order = _names(here_first)
         for name in order:
@@ -113,19 +112,19 @@ class TwoProcesses:
             self.order(name, "warm_up", batches)
 
     def measure(self, budget: float, precision: float, steps: Optional[int]) -> AdjacentRounds:
-        """Have both sides take turns until the rule ends it; return all rounds.
+        """Run rounds in turns until the stop rule is met; return all rounds.
 
-        ``budget`` includes what is not timed.
+        ``budget`` includes the untimed part of the rounds.
         """
         budget *= self.timed
         rounds, watched = AdjacentRounds(), Contended.of(self.device)
         while not rounds.stopped_by:
-            # Two pairs of rounds, AB, BA or BA, AB. Seeded by nothing: a machine with a period of
-            # its own must not meet ours twice.
+            # Two pairs of rounds, AB, BA or BA, AB, in random order: a periodic disturbance must
+            # not always hit the same process.
             for here_first in random.sample((True, False), 2):
                 self._both(here_first, rounds, watched)
             if rounds.looks(steps):
-                watched.complete(rounds, whole=self.timed == 1)
+                watched.complete(rounds, timed_only=self.timed == 1)
                 rounds.stopped_by = rounds.stop_reason(budget, precision, steps)
         return rounds
 
@@ -137,9 +136,9 @@ class TwoProcesses:
         rounds.here_first.append(here_first)
 
     def benchmarks(self, rounds: AdjacentRounds, here_first: bool) -> List[Benchmark]:
-        """End both processes; return the benchmark of the one here and of the one there.
+        """End both processes; return the benchmarks of the one here and of the one there.
 
-        A record has figures that are measured for it, so the sides come in the pair's order.
+        Recording measures more, such as latency, so the processes record in the pair's order.
         """
         self.progress("recording")
         records: Dict[str, Benchmark] = {}
@@ -151,8 +150,8 @@ class TwoProcesses:
                 why = f"its record cannot be read: {error}"
                 raise InstanceError(why, why, name) from None
             self.order(name, "close")
-            # What it has imported, and whether its test passed, is known at its end.
-            if self.sides[name].close() == only_from.USAGE_ERROR:
+            # Its imports, and whether its test passed, are known at its end.
+            if self.sides[name].close() == guarded_pytest.USAGE_ERROR:
                 why = "modules of another checkout were imported"
                 raise InstanceError(why, why, name)
         found = [records[HERE], records[THERE]]
@@ -160,7 +159,7 @@ class TwoProcesses:
         return found
 
     def order(self, name: str, order: str, argument: Any = None) -> Any:
-        """Send one side a command; return its reply."""
+        """Send a command to one process; return its reply."""
         return self.sides[name].command(order, argument, self.most_seconds)[0]
 
 
@@ -176,9 +175,9 @@ def taking_turns(
     device: str,
     progress: Callable[[str], None],
 ) -> Iterator[TwoProcesses]:
-    """Give the processes of a pair of one case, whose steps are ready; nothing of them is left.
+    """Yield the processes of a pair, with their steps ready; end both, with all that they started.
 
-    Raises FreshError where one fails, UnfitError where the step cannot take turns.
+    Raises FreshError if one fails, UnfitError if the step cannot take turns.
     """
     with scratch.folder("pair") as folder:
         sides = {HERE: here.directed(HERE, folder), THERE: there.directed(THERE, folder)}
@@ -197,27 +196,27 @@ def taking_turns(
 
 
 class Contended(Watch):
-    """What other programs took from each round, in the order in which they were run.
+    """The time that other programs took from each round, in the order of the rounds.
 
-    This process reads it, of which both sides are descendants: neither is the other's neighbour. It
-    also looks at the state of the machine, where the device is the CPU.
+    This process reads it. It is the parent of both, so neither counts as another program. On a CPU
+    it also watches the state of the machine.
     """
 
     @classmethod
     def of(cls, device: str) -> Contended:
         """Watch this machine for a kind of device."""
-        # Both sides are pinned as this process is; what starts and ends them is not.
+        # Both processes are pinned to these CPUs; those that start and end them are not.
         contention = Contention(cpus=frozenset(allowed_cpus()))
         # A fake device's time is not the machine's.
         counted = device != "fake" and contention.available
         return cls(contention if counted else None, copy_timer() if device == "cpu" else None)
 
-    def complete(self, rounds: AdjacentRounds, whole: bool = True) -> None:
-        """Give all rounds so far the shares that others took of them.
+    def complete(self, rounds: AdjacentRounds, timed_only: bool = True) -> None:
+        """Set, for all rounds so far, the share of time that others took.
 
-        ``whole``: rounds are timed as a whole, so that their CPU time is that of what is timed.
+        ``timed_only``: rounds have no untimed part, so the CPU time is that of the timed work.
         """
-        self.read()  # after the latest round; what follows it begins with a reading of its own
+        self.read()  # after the latest round; the next round begins with another reading
         taken, used, copies = self.taken(), self.cpu_seconds(), self.around()
         del self.copies[-1:]
         if self.contention is not None:
@@ -232,15 +231,15 @@ class Contended(Watch):
                 side.lost = [taken[k].lost for k in mine]
                 side.by_others = [taken[k].by_others for k in mine]
                 side.waited = [taken[k].waited for k in mine]
-                side.cpu_seconds = [used[k] if whole else None for k in mine]
+                side.cpu_seconds = [used[k] if timed_only else None for k in mine]
             else:
                 side.lost = side.by_others = side.waited = side.cpu_seconds = [None] * len(mine)
 
 
 def steps_of(item: pytest.Item) -> Optional[int]:
-    """Return the rounds that were asked for on the command line, or None.
+    """Return the number of rounds from the command line, or None.
 
-    They are at least as many as can say anything, half of them in each order.
+    It is at least the number that allows a comparison.
     """
     case: Optional[Case] = case_of(item)
     if case is None or "steps" not in case.overrides:

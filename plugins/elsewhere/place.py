@@ -1,7 +1,7 @@
-"""The places of a case: this interpreter, another one, or another revision in a worktree.
+"""The environments for a case: this interpreter, another one, or another revision in a worktree.
 
-``HERE`` is this interpreter and this checkout; ``find`` and ``find_revision`` look at what
-``--against`` names.
+``HERE`` is this interpreter and this checkout. ``find`` and ``find_revision`` examine the
+environment that ``--against`` names.
 """
 
 from __future__ import annotations
@@ -23,38 +23,42 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.cache import code_folder
 from ipubench.fixtures.instances.protocol import ALTERNATING
 from ipubench.fixtures.machine.files import IMPORT_ROOT, user_path
-from ipubench.plugins.command_line.words import LONG, MEASURING_OPTIONS
-from ipubench.plugins.elsewhere import only_from, revision
+from ipubench.plugins.command_line.arguments import LONG, MEASURING_OPTIONS
+from ipubench.plugins.elsewhere import guarded_pytest, revision
 from ipubench.plugins.elsewhere.revision import AtEnd, Revision
 from ipubench.plugins.record.host_process import GIT_VARIABLES, version_changes
 
 CHECK_SECONDS = 300.0
-# Everything that a case needs but its framework, and what it would be measured with. Of an older
-# revision: what it does not know.
+# Imports what every case needs, and prints what that revision supports; an older one lacks some.
 PROGRAM = """\
 import json, sys
+from importlib.util import find_spec
 sys.path[:0] = sys.argv[1:]
 import pytest, pytest_benchmark
 import ipubench.plugins.measure.meter
 from ipubench.plugins.record.host_process import versions
-from ipubench.plugins.command_line import words
+try:
+    from ipubench.plugins.command_line import arguments
+except ImportError:  # an older revision
+    from ipubench.plugins.command_line import words as arguments
 from ipubench.fixtures.instances import protocol
 files = {n: m.__file__ for n, m in sys.modules.items() if n.split(".")[0] == "ipubench"}
 print(json.dumps({
     "versions": versions(),
-    "options": words.MEASURING_OPTIONS,
-    "prefix": getattr(words, "LONG", "--"),
+    "options": arguments.MEASURING_OPTIONS,
+    "prefix": getattr(arguments, "LONG", "--"),
     "alternating": getattr(protocol, "ALTERNATING", 0),
+    "counts": find_spec("ipubench.plugins.count") is not None,
     "modules": {name: file for name, file in files.items() if file},
 }))
 """
-# Of this environment, and wrong in another.
+# Variables of this environment that would be wrong in another.
 OURS = ("PYTHONPATH", "PYTHONHOME", "PYTHONEXECUTABLE", "VIRTUAL_ENV", "CONDA_PREFIX")
 
 
 @dataclass(frozen=True)
 class Place:
-    """An interpreter, and the checkout whose code it runs. By default those of this process."""
+    """An interpreter, and the checkout that it runs. By default those of this process."""
 
     python: str = sys.executable
     #: The folders of this project's modules; None: those of this process.
@@ -62,11 +66,13 @@ class Place:
     versions: Dict[str, str] = field(default_factory=dict)
     #: The revision that runs there; None: this checkout.
     revision: Optional[Revision] = None
-    #: The measuring options that it knows, and the version of its protocol of alternating rounds.
+    #: Its measuring options, and its version of the protocol for alternating rounds.
     options: Tuple[str, ...] = MEASURING_OPTIONS
     alternating: int = ALTERNATING
-    #: How our options begin there.
+    #: The prefix of our options there.
     prefix: str = LONG
+    #: Whether it can count instructions.
+    counts: bool = True
 
     def variables(self, ours: Mapping[str, str]) -> Dict[str, str]:
         """Return the environment variables for its processes, given those of ours."""
@@ -76,23 +82,23 @@ class Place:
         kept = {name: value for name, value in ours.items() if name not in wrong}
         folders = list(self.folders)
         if self.own_python:
-            # An SDK may be there; the worktree comes before it.
+            # The user's PYTHONPATH may have an SDK; the worktree comes first.
             kept.update({name: ours[name] for name in OURS[1:] if name in ours})
             folders += filter(None, [ours.get("PYTHONPATH")])
         return {**kept, "PYTHONPATH": os.pathsep.join(folders)}
 
     @property
     def own_python(self) -> bool:
-        """Whether it is a revision that our interpreter runs."""
+        """Return whether our interpreter runs another revision."""
         return self.revision is not None and self.python == os.path.abspath(sys.executable)
 
-    def pytest_words(self) -> List[str]:
-        """Return the words that start pytest there."""
+    def pytest_command(self) -> List[str]:
+        """Return the command that starts pytest there."""
         if self.revision is None:
             return [self.python, "-m", "pytest"]
-        program = str(Path(only_from.__file__).resolve())
+        program = str(Path(guarded_pytest.__file__).resolve())
         here = self.revision.here
-        instead = [f"{only_from.INSTEAD_OF}{here}"] if here is not None else []
+        instead = [f"{guarded_pytest.INSTEAD_OF}{here}"] if here is not None else []
         return [self.python, program, str(self.revision.root), *instead]
 
     def root(self, config: pytest.Config) -> Path:
@@ -100,18 +106,18 @@ class Place:
         return config.rootpath if self.revision is None else self.revision.root
 
     def ini(self, config: pytest.Config) -> Optional[Path]:
-        """Return the file of the project's settings there; None: pytest finds it, or there is none.
+        """Return the settings file there, or None: then pytest searches for it.
 
-        A revision may have them in another file.
+        A revision may have its settings in another file.
         """
         ini = self._there(config.inipath, config) if config.inipath is not None else None
         return ini if self.revision is None or (ini is not None and ini.is_file()) else None
 
     def folder(self, config: pytest.Config) -> Path:
-        """Return the folder to run in: the same of the project as on this side.
+        """Return the folder to run in: the project's folder there that matches this run's.
 
-        Python looks there first for the modules of programs that the process starts, and tests open
-        files there. The project's folder stands for one that another revision does not have.
+        Programs that the process starts import modules from there, and tests open files there. If
+        another revision does not have it, this is the project's top folder.
         """
         here = Path(config.invocation_params.dir)
         if self.revision is None:
@@ -120,30 +126,30 @@ class Place:
         return there if there != here and there.is_dir() else self.revision.root
 
     def _there(self, path: Path, config: pytest.Config) -> Path:
-        """Return the path there of a file of this checkout."""
+        """Return the path there that matches a path of this checkout."""
         root = config.rootpath
         if root not in (path, *path.parents):
             return path
         return self.root(config) / path.relative_to(root)
 
     def changes(self, now: Mapping[str, str]) -> str:
-        """Return in words which versions differ between there and here."""
+        """Return the versions that differ between there and here."""
         found = version_changes(self.versions, now)
         return ", ".join(found) or "the same versions"
 
 
-#: This process's own.
+#: The environment of this process.
 HERE = Place()
 
 
 def find(given: str, root: Path) -> Place:
-    """Look at the interpreter that ``--against`` names; UsageError if it is of no use."""
+    """Examine the interpreter that ``--against`` names. Raises UsageError if it cannot be used."""
     folders = list(dict.fromkeys([str(root), str(suite_folder())]))
-    return _look(given, Place(python_of(given), folders), root)
+    return _examined(given, Place(python_of(given), folders), root)
 
 
 def python_of(given: str) -> str:
-    """Return the path of the interpreter that ``--against`` names; UsageError without one."""
+    """Return the path of the interpreter that ``--against`` names. Raises UsageError."""
     return _executable(f"--against={given}", given, ", or a revision, such as git:main")
 
 
@@ -154,7 +160,7 @@ def find_revision(
     python: Optional[str] = None,
     at_end: Optional[AtEnd] = None,
 ) -> Place:
-    """Check out the revision that ``--against=git:REV`` names, and look at it.
+    """Check out the revision that ``--against=git:REV`` names, and examine it.
 
     ``setup`` makes an environment there, ``python`` is its interpreter, a path in the project's
     folder there or elsewhere; without both our interpreter runs it. ``at_end`` registers what
@@ -166,24 +172,24 @@ def find_revision(
         path = there.root / user_path(python or revision.MADE_PYTHON)
         if python is None and not path.exists():
             raise pytest.UsageError(
-                f"--against-setup: there is no {path} after it; name the interpreter that it makes "
-                "with --against-python=PATH, a path in that folder or elsewhere"
+                f"--against-setup: the command has not made {path}; name the interpreter that it "
+                "makes with --against-python=PATH, a path in that folder or elsewhere"
             )
         interpreter = _executable(f"--against-python={path}", str(path))
     folders = [str(there.root)]
     if there.here is not None:
         folders.append(str(suite_folder()))
     unchecked = Place(os.path.abspath(interpreter), folders, revision=there)
-    return _look(given, unchecked, there.root)
+    return _examined(given, unchecked, there.root)
 
 
 def suite_folder() -> Path:
-    """Return a folder with this suite and nothing else that an interpreter could import.
+    """Return a folder from which an interpreter can import only this suite.
 
-    What is installed beside the suite belongs to this interpreter alone. UsageError if no such
-    folder can be made.
+    The other packages next to an installed suite belong to this interpreter alone. Raises
+    UsageError if no such folder can be made.
     """
-    if IMPORT_ROOT.name not in only_from.INSTALLED:
+    if IMPORT_ROOT.name not in guarded_pytest.INSTALLED:
         return IMPORT_ROOT
     try:
         digest = hashlib.sha256(str(IMPORT_ROOT).encode()).hexdigest()[:12]
@@ -192,7 +198,7 @@ def suite_folder() -> Path:
         with contextlib.suppress(FileExistsError):
             link.symlink_to(IMPORT_ROOT / "ipubench")
     except (CaseError, OSError) as error:
-        raise pytest.UsageError(f"--against: the suite cannot be shown to it: {error}") from None
+        raise pytest.UsageError(f"--against: it cannot import the suite: {error}") from None
     return folder
 
 
@@ -203,11 +209,11 @@ def _executable(option: str, given: str, instead: str = "") -> str:
             f"{option}: it is not there or cannot be executed; name the Python interpreter of the "
             f"other environment, such as /opt/old/bin/python{instead}"
         )
-    # Not resolved: a virtual environment is found by the path of its link.
+    # Not resolved: the path of its link leads Python to the virtual environment.
     return os.path.abspath(python)
 
 
-def _look(given: str, unchecked: Place, root: Path) -> Place:
+def _examined(given: str, unchecked: Place, root: Path) -> Place:
     """Return a place with its versions and options; ``root`` is the project's folder there."""
     python, folders, there = unchecked.python, unchecked.folders or (), unchecked.revision
     try:
@@ -224,14 +230,15 @@ def _look(given: str, unchecked: Place, root: Path) -> Place:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise pytest.UsageError(f"--against={given}: it does not run: {error}") from None
     text = answer.stdout.decode(errors="replace").strip()
-    lines = text.splitlines() or ["it says nothing"]
+    lines = text.splitlines() or ["it prints nothing"]
     try:
         found: Dict[str, Any] = json.loads(lines[-1])
-        looked = replace(
+        place = replace(
             unchecked,
             versions=dict(found["versions"]),
             options=tuple(found["options"]),
             alternating=int(found["alternating"]),
+            counts=bool(found["counts"]),
             prefix=str(found["prefix"]),
         )
         modules: Dict[str, str] = found["modules"]
@@ -240,12 +247,12 @@ def _look(given: str, unchecked: Place, root: Path) -> Place:
             f"--against={given}: it cannot run the suite: {lines[-1]}; install what the suite "
             f"needs there: {python} -m pip install {root}"
         ) from None
-    suite = there is not None and there.here is None
-    strangers = only_from.strangers(str(there.root), modules) if there and suite else []
-    if strangers:
+    is_suite = there is not None and there.here is None
+    outside = guarded_pytest.outside_modules(str(there.root), modules) if there and is_suite else []
+    if outside:
         raise pytest.UsageError(
-            f"--against={given}: refused, because {strangers[0]}; {python} imports the suite of "
+            f"--against={given}: refused, because {outside[0]}; {python} imports the suite from "
             "another folder before this one's: uninstall it there, or make an environment with "
             "--against-setup=COMMAND"
         )
-    return looked
+    return place

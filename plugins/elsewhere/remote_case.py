@@ -1,9 +1,9 @@
-"""A case of this run in another process: what starts it, how long it may take, what came of it.
+"""Runs a case of this run in another process: its command, its time limit and its outcome.
 
-Fresh processes, cases apart, profiled cases, the sides of a pair and instances differ in their
-place (plugins/elsewhere/place.py), in a few words, and in who directs them. A supervisor
-(fixtures/machine/supervisor.py) ends each with all that it has started: after a time limit, on
-Ctrl-C, and when the run is killed. The process has a session of its own, so that Ctrl-C reaches
+The kinds of process (fresh, separate, profiled, one of a pair, instance) differ in their place
+(plugins/elsewhere/place.py), in a few arguments, and in whether another run commands them. A
+supervisor (fixtures/machine/supervisor.py) ends each, with all that it has started, after a time
+limit, on Ctrl-C, and when the run is killed. The process has a separate session, so Ctrl-C reaches
 only the run. It uses the device that the run holds (fixtures/devices/lease.py).
 """
 
@@ -28,39 +28,39 @@ from ipubench.fixtures.instances.plan import single_process
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.machine.process import LAST_LINES, TIDY_SECONDS, ServerProcess
-from ipubench.plugins.command_line.own_options import own_arguments
-from ipubench.plugins.command_line.words import (
-    all_words,
+from ipubench.plugins.command_line.arguments import (
+    all_arguments,
     arguments_of,
     benchmark_arguments,
     measuring_arguments,
 )
-from ipubench.plugins.elsewhere import only_from
+from ipubench.plugins.command_line.own_options import own_arguments
+from ipubench.plugins.elsewhere import guarded_pytest
 from ipubench.plugins.elsewhere.place import HERE, Place
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.run.lines import Damaged, JournalLine, lines_in
 from ipubench.plugins.run.results import Recording, SessionResults
 
-#: Lines of a process's output that are looked at; of these the last ones are shown.
+#: The last lines of a process's output that are searched for a reason.
 MOST_LINES = 200
-# How a message begins of a process that has met modules of another checkout.
+# The prefix of the message about modules of another checkout.
 REFUSED = "refused: "
-# pytest's plugin of its cache.
+# The name of pytest's cache plugin.
 CACHE = "cacheprovider"
-# What pytest says of options, or values, that the project has in another revision only.
+# pytest's errors about options, or values, that only another revision of the project has.
 UNKNOWN = ("error: unrecognized arguments: ", "error: argument -")
-# A fresh process may take this long, and this many times what the first measurement took, because
-# it imports and compiles for itself, maybe on a machine that has become busy.
+# A fresh process may take this long plus this many times the first measurement, because it imports
+# and compiles, perhaps on a machine that is now busy.
 LEAST_SECONDS = 600.0
 TIMES_THE_FIRST = 10.0
-# Options with a path that means the same file in whatever folder another process runs.
+# Options with a path that is relative to this run's folder, also for other processes.
 OF_THIS_FOLDER = ("dataset-dir", "gate-policy")
 # Between asking a process to end and killing it.
 GRACE_SECONDS = 10.0
 
 
 class FreshError(CaseError):
-    """A fresh process did not measure its case; ``why`` is that in one line."""
+    """A fresh process did not measure its case; ``why`` is the reason in one line."""
 
     def __init__(self, message: str, why: str, elsewhere: bool) -> None:
         super().__init__(message)
@@ -75,9 +75,9 @@ class RemoteCase:
     ours: Recording
     nodeid: str
     place: Place = HERE
-    #: Words for this process alone.
-    words: Sequence[str] = ()
-    #: Variables for it alone; None takes one away.
+    #: More arguments for its process.
+    arguments: Sequence[str] = ()
+    #: More variables for its process; None removes one.
     variables: Mapping[str, Optional[str]] = field(default_factory=dict)
 
     @property
@@ -87,7 +87,7 @@ class RemoteCase:
 
     @property
     def most_seconds(self) -> float:
-        """Return how long its process may take, given what the first one took."""
+        """Return the time limit of its process, based on the first measurement."""
         option, first = options_of(self.ours.config), self.ours.results.benchmarks.get(self.nodeid)
         spent = first.record.spent.values() if first is not None else ()
         measuring = math.fsum([option.budget, *spent])
@@ -95,16 +95,16 @@ class RemoteCase:
 
     @property
     def environment(self) -> Dict[str, str]:
-        """Return its process's environment: ours, less what means something else there."""
+        """Return the environment variables of its process."""
         found: Dict[str, Optional[str]] = {**child_environment(self.place), **self.variables}
         return {name: value for name, value in found.items() if value is not None}
 
     def command(self, results: Path, cache: Path, director: str = "") -> List[str]:
-        """Return the command of its process, which leaves its journal in the folder ``results``.
+        """Return the command of its process, which writes its journal into the folder ``results``.
 
-        ``cache`` is for pytest's cache: neither this run's, in which --lf looks, nor that of a
-        process with other code. ``director`` is the address of the run whose orders the process
-        obeys; without one it measures once and ends.
+        ``cache`` is for pytest's cache: --lf reads this run's, which has to stay unchanged.
+        ``director`` is the address of a run that commands the process; without one, the process
+        measures once and ends.
         """
         config, place = self.ours.config, self.place
         root, ini, prefix = place.root(config), place.ini(config), place.prefix
@@ -112,9 +112,9 @@ class RemoteCase:
         if place.revision is not None:
             measuring = for_another_folder(measuring, config.invocation_params.dir)
         return [
-            *place.pytest_words(),
+            *place.pytest_command(),
             "-q",
-            *_plugin_words(config),
+            *_plugin_arguments(config),
             *(["-c", str(ini)] if ini is not None else []),
             # Options that the ini file adds, such as --baseline, would judge and measure again.
             "-o",
@@ -125,21 +125,21 @@ class RemoteCase:
             *measuring,
             *([f"{prefix}zero-values"] if options_of(config).zero_values else []),
             *benchmark_arguments(config),
-            *own_arguments(config, all_words(config)),
-            # Without the plugin the setting would be an unknown one.
+            *own_arguments(config, all_arguments(config)),
+            # Without the plugin, pytest does not have the setting.
             *(["-o", f"cache_dir={cache}"] if config.pluginmanager.hasplugin(CACHE) else []),
             f"--import-mode={config.option.importmode}",
             *arguments_of(config, self.nodeid, self.ours.selection.named_files, root),
-            *self.words,
-            # Nothing is captured then: all output belongs into the log.
+            *self.arguments,
+            # Without capturing, all output goes into the log.
             *(["-s", f"{prefix}instance={director}"] if director else []),
         ]
 
     def run(self, results: Path, seconds: float = math.inf) -> Outcome:
-        """Run its process to the end, for at most so many seconds.
+        """Run its process to the end, or end it after ``seconds``.
 
-        The process starts with the CPUs that this run started with, not with those it has pinned
-        itself to. Whatever ends the wait, an interruption included, nothing of it is left.
+        The process gets the CPUs that this run started with, before it pinned itself. It always
+        ends with all that it has started, also after an interruption.
         """
         with scratch.folder("process") as folder, running_on(self.ours.cpus):
             process = ServerProcess(
@@ -154,31 +154,32 @@ class RemoteCase:
             try:
                 process.start()
                 code = process.exit_code if process.ends_within(seconds) else None
-            except CaseError as error:  # this user may have no more processes
+            except CaseError as error:  # such as the limit on a user's processes
                 return Outcome(1, [str(error)], [])
             finally:
                 process.stop()
             return Outcome(code, process.last_lines(MOST_LINES), lines_in(results))
 
     def directed(self, name: str, folder: Path) -> Instances:
-        """Return its process as one that obeys orders, not started yet; messages call it ``name``.
+        """Return its process as one that takes commands; it is not started yet.
 
-        What it leaves is in ``folder``, each process's under its name.
+        Messages call it ``name``. Its log and results are in ``folder``.
         """
         logs = folder / name.replace(" ", "-")
         program = partial(self.command, folder / "results", logs.with_suffix(".cache"))
         return Instances(single_process(name, self.folder, self.environment), program, logs)
 
     def measured(self, name: str = "") -> Dict[str, Benchmark]:
-        """Return by name all that its test measures in one fresh process, with ``name`` among them.
+        """Measure its test in one fresh process; return its benchmarks by name.
 
-        This run must have closed its own step. Raises FreshError if the test did not pass.
+        This run must have closed its step. Raises FreshError if the test did not pass, or if
+        ``name`` was not measured.
         """
         name = name or self.nodeid
         with scratch.folder("fresh") as folder:
             outcome = self.run(folder, self.most_seconds)
         results, elsewhere = outcome.results, self.place is not HERE
-        refused = outcome.code == only_from.USAGE_ERROR and elsewhere
+        refused = outcome.code == guarded_pytest.USAGE_ERROR and elsewhere
         # One that failed after its measurement may have measured a wrong result.
         passed = results.outcomes.get(name) == "passed"
         if refused or not passed or name not in results.benchmarks:
@@ -193,9 +194,9 @@ class RemoteCase:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of the process of a case."""
+    """How the process of a case ended."""
 
-    #: Its exit code; None: it took too long and was ended.
+    #: Its exit code; None: the time limit ended it.
     code: Optional[int]
     #: The last lines of its output.
     lines: List[str]
@@ -203,24 +204,24 @@ class Outcome:
 
     @property
     def results(self) -> SessionResults:
-        """Return what it has recorded."""
+        """Return its recorded results."""
         return SessionResults.of(self.journal)
 
     @property
     def how(self) -> str:
-        """Return in words how it ended."""
+        """Return how it ended, for a message."""
         return "it took too long and was ended" if self.code is None else f"exit code {self.code}"
 
     @property
     def why(self) -> str:
-        """Return in one line why it measured nothing."""
+        """Return why it measured nothing, in one line."""
         if not self.lines or not self.code:
             return self.how
         return known_reason(self.lines) or self.lines[-1].strip()
 
 
 def known_reason(lines: Sequence[str]) -> str:
-    """Return in one line why a process measured nothing, if its output shows it; else ''."""
+    """Return why a process measured nothing, in one line, if its output shows it; else ''."""
     errors = [line for line in lines if line.startswith("ERROR: ")]
     if any("not found: " in line for line in errors):
         return "there is no such case"
@@ -231,7 +232,7 @@ def known_reason(lines: Sequence[str]) -> str:
 
 @contextlib.contextmanager
 def running_on(cpus: FrozenSet[int]) -> Iterator[None]:
-    """Let this thread, and so the processes it starts, run on ``cpus`` for a while."""
+    """Let this thread, and the processes that it starts, run on ``cpus`` meanwhile."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cpus)
     try:
@@ -241,25 +242,25 @@ def running_on(cpus: FrozenSet[int]) -> Iterator[None]:
 
 
 def child_environment(place: Place = HERE) -> Dict[str, str]:
-    """Return this process's environment, less pytest options that would apply once more."""
+    """Return the environment for another process, without options that would apply twice."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
     return place.variables(lent(with_absolute_folders(kept)))
 
 
-def for_another_folder(words: Sequence[str], here: Path) -> List[str]:
-    """Return the words, given in the folder ``here``, for a process that runs in another one."""
+def for_another_folder(arguments: Sequence[str], here: Path) -> List[str]:
+    """Return arguments with paths relative to ``here``, for a process in another folder."""
     found = []
-    for word in words:
-        option, equals, path = word.partition("=")
-        ours = equals and option.startswith("--") and option.endswith(OF_THIS_FOLDER)
-        found.append(f"{option}={here / user_path(path)}" if ours else word)
+    for argument in arguments:
+        option, equals, path = argument.partition("=")
+        relative = equals and option.startswith("--") and option.endswith(OF_THIS_FOLDER)
+        found.append(f"{option}={here / user_path(path)}" if relative else argument)
     return found
 
 
-def _plugin_words(config: pytest.Config) -> List[str]:
-    """Return ``-p`` words: the plugins that this run was told to take or to leave, and ours."""
-    # At its end unraisableexception collects garbage five times, maybe of a framework's graphs. The
-    # terminal is what pytest-xdist takes from a worker; a fresh process of a worker needs its own.
+def _plugin_arguments(config: pytest.Config) -> List[str]:
+    """Return the ``-p`` options of this run, and ours."""
+    # unraisableexception collects garbage five times at the end, which is slow with large graphs.
+    # pytest-xdist removes a worker's terminal; a fresh process of a worker needs one.
     ours = "no:unraisableexception"
     names = [name for name in config.option.plugins if name not in (ours, "no:terminal")]
-    return [word for name in [ours, *names] for word in ("-p", name)]
+    return [argument for name in [ours, *names] for argument in ("-p", name)]

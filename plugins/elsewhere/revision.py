@@ -1,4 +1,4 @@
-"""A revision of the project, checked out beside it: the other side of ``--against=git:REV``.
+"""Checks out another revision of the project, for ``--against=git:REV``.
 
 Each commit has a worktree in the cache directory. The last run that uses it removes it at its end;
 one with an environment of its own is kept for later runs, until it was not used for a while. The
@@ -28,21 +28,21 @@ from ipubench.plugins.record.host_process import outside_git
 
 PREFIX = "git:"
 MERGE_BASE = "merge-base:"
-#: The interpreter that a command of --against-setup makes, where none is named.
+#: The interpreter that --against-setup makes, unless --against-python names another.
 MADE_PYTHON = ".venv/bin/python"
 SETUP_SECONDS = 3600.0
 KEPT_DAYS = 14
 LAST_LINES = 15
-#: Hooks of the repository do not run: nothing else may happen because somebody measures.
+#: The repository's hooks do not run: a measurement must not trigger other work.
 NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
 
 
 @dataclass(frozen=True)
 class Revision:
-    """A commit in a worktree of its own; ``root`` is the project's folder there.
+    """A commit in a worktree; ``root`` is the project's folder there.
 
-    ``here``: the checkout that the project is in, where it only uses the suite, which is this one's
-    then.
+    ``here``: set for a project that only uses the suite: the checkout of this revision. This suite
+    then measures both.
     """
 
     commit: str
@@ -71,50 +71,49 @@ def check_out(
         return Revision(commit, project)
     if root.resolve() == IMPORT_ROOT:
         raise pytest.UsageError(
-            f"{asked}: commit {commit[:12]} has no ipubench folder of its own, so there "
-            "is no other suite to measure; name a revision that has one"
+            f"{asked}: commit {commit[:12]} has no ipubench folder, so there is no other suite "
+            "to measure; name a revision that has one"
         )
     return Revision(commit, project, where.resolve())
 
 
 def is_this_checkout(given: str, root: Path) -> bool:
-    """Tell whether ``--against=GIVEN`` names what is checked out here, so that nothing differs.
+    """Return whether ``--against=GIVEN`` names the code that is checked out here.
 
-    A file of the commit that was changed makes a difference, and so does a new file of Python.
-    UsageError where there is no such commit.
+    Changed files and new Python files make a difference. Raises UsageError without that commit.
     """
     asked = f"--against={given}"
     toplevel(asked, root)
     if find_commit(asked, given[len(PREFIX) :], root) != find_commit(asked, "HEAD", root):
         return False
-    said = _git(asked, root, "status", "--porcelain", "-z", "--untracked-files=all")
-    changed = filter(None, said.split("\0"))
+    status = _git(asked, root, "status", "--porcelain", "-z", "--untracked-files=all")
+    changed = filter(None, status.split("\0"))
     return all(name.startswith("??") and not name.endswith(".py") for name in changed)
 
 
 def has_suite(project: Path) -> bool:
-    """Tell whether a folder holds the suite itself, and does not only use it."""
+    """Return whether a folder is the suite itself, not a project that uses it."""
     return (project / "ipubench" / "__init__.py").is_file()
 
 
 def toplevel(asked: str, root: Path) -> str:
-    """Return the folder of the repository that the project is in."""
+    """Return the top folder of the project's repository."""
     try:
         return _git(asked, root, "rev-parse", "--show-toplevel")
     except pytest.UsageError as error:
         if "not a git repository" not in str(error):
             raise
         raise pytest.UsageError(
-            f"{asked}: {root} is in no git repository; clone the project with git, or compare with "
-            "another environment: --against=PYTHON"
+            f"{asked}: {root} is not in a git repository; clone the project with git, or compare "
+            "with another environment: --against=PYTHON"
         ) from None
 
 
 def find_commit(asked: str, name: str, root: Path) -> str:
-    """Return the commit that ``REV`` or ``merge-base:BRANCH`` means in a repository.
+    """Return the commit that ``REV`` or ``merge-base:BRANCH`` names in a repository.
 
-    A branch that is only at the remote is found there, as in a checkout of a pull request.
-    ``asked`` is the word that named it, with which an error begins, here and below.
+    This also finds branches that exist only at the remote, as in the checkout of a pull request.
+    ``asked``, here and below: the option as given, for errors.
     """
     if name.startswith(MERGE_BASE):
         other = _resolve(asked, name[len(MERGE_BASE) :], root)
@@ -129,12 +128,12 @@ def find_commit(asked: str, name: str, root: Path) -> str:
 
 
 def _resolve(asked: str, name: str, root: Path) -> str:
-    for word in (name, f"origin/{name}"):
+    for branch in (name, f"origin/{name}"):
         with contextlib.suppress(pytest.UsageError):
-            return _git(asked, root, "rev-parse", "--verify", "--quiet", f"{word}^{{commit}}")
+            return _git(asked, root, "rev-parse", "--verify", "--quiet", f"{branch}^{{commit}}")
     raise pytest.UsageError(
-        f"{asked}: git knows no revision {name!r} in {root}; give a branch, a tag, a "
-        "commit or merge-base:BRANCH, and fetch it first where this clone is shallow"
+        f"{asked}: {root} has no revision {name!r}; give a branch, a tag, a commit or "
+        "merge-base:BRANCH, and fetch it first if this clone is shallow"
     )
 
 
@@ -148,7 +147,7 @@ def _worktree(
 ) -> Path:
     """Return the project's folder in a worktree of a commit, made and set up where there is none.
 
-    ``part``: that folder in the repository, which has several in some.
+    ``part``: the path of the project in the repository.
     """
     made = "" if setup is None else f"{setup}\n{part}" if part.parts else setup
     made_by = f"-{hashlib.sha256(made.encode()).hexdigest()[:8]}" if made else ""
@@ -166,7 +165,7 @@ def _worktree(
                 last = (stamp if stamp.exists() else old).stat().st_mtime
                 if last < time.time() - KEPT_DAYS * 24 * 3600:
                     remove(old)
-        # Of this one alone: another commit's may be set up for an hour.
+        # A lock for each worktree: a setup may take an hour.
         with locked(Path(f"{tree}.lock")):
             if _is_sound(asked, tree, commit):
                 update_submodules(asked, tree)
@@ -191,30 +190,30 @@ def _worktree(
         raise pytest.UsageError(f"{asked}: {error}") from None
     except OSError as error:
         raise pytest.UsageError(
-            f"{asked}: no worktree can be made: {error}; set "
+            f"{asked}: a worktree cannot be made: {error}; set "
             "IPUBENCH_CACHE_DIR to a directory that can be written"
         ) from None
     return tree / part
 
 
 def add(asked: str, repository: Path, tree: Path, commit: str) -> None:
-    """Make a worktree without a branch, with its submodules; UsageError where git cannot.
+    """Make a worktree without a branch, with its submodules.
 
-    What it has made by then is for the caller to remove.
+    Raises UsageError if git fails; the caller then removes what is left.
     """
-    words = ("worktree", "add", "--force", "--detach")
-    _git(asked, repository, *NO_HOOKS, *words, str(tree), commit)
+    command = ("worktree", "add", "--force", "--detach")
+    _git(asked, repository, *NO_HOOKS, *command, str(tree), commit)
     update_submodules(asked, tree)
 
 
 def update_submodules(asked: str, tree: Path) -> None:
-    """Have the submodules of a worktree as its commit has them; UsageError where git cannot."""
+    """Update the submodules of a worktree to its commit. Raises UsageError if git fails."""
     if not (tree / ".gitmodules").is_file():
         return
-    # Not --init, which writes into the configuration that all worktrees share with the user's own.
-    words = ("-c", "submodule.active=.", "submodule", "update", "--recursive")
+    # Not --init: it writes into the configuration, which the user's checkout shares.
+    command = ("-c", "submodule.active=.", "submodule", "update", "--recursive")
     try:
-        _git(asked, tree, *NO_HOOKS, *words)
+        _git(asked, tree, *NO_HOOKS, *command)
     except pytest.UsageError as error:
         raise pytest.UsageError(
             f"{error}\n"
@@ -245,7 +244,7 @@ def _users(tree: Path) -> Path:
 
 
 def remove(tree: Path) -> None:
-    """Remove a worktree, and what its repository knows of it."""
+    """Remove a worktree, and its entry in the repository."""
     if tree.exists():
         with contextlib.suppress(pytest.UsageError):
             _git("", tree, "worktree", "remove", "--force", str(tree))
@@ -255,12 +254,12 @@ def remove(tree: Path) -> None:
 
 
 def _stamp(tree: Path) -> Path:
-    """Return the file that is there once a worktree is whole; it says when it was last used."""
+    """Return the file that marks a worktree as complete; its time is that of the last use."""
     return tree.with_name(f"{tree.name}.used")
 
 
 def _is_sound(asked: str, tree: Path, commit: str) -> bool:
-    """Tell whether a worktree is whole, and nobody has changed a file of its commit."""
+    """Return whether a worktree is complete, and its files are unchanged."""
     if not _stamp(tree).exists() or not tree.is_dir():
         return False
     try:
@@ -271,40 +270,40 @@ def _is_sound(asked: str, tree: Path, commit: str) -> bool:
 
 
 def _run_setup(setup: str, folder: Path) -> None:
-    """Run the command that makes an environment; UsageError with its last lines if it fails."""
+    """Run the command that makes an environment. Raises UsageError with its last lines."""
     try:
-        answer = _run(shlex.split(setup), folder, SETUP_SECONDS)
+        ended = _run(shlex.split(setup), folder, SETUP_SECONDS)
     except (OSError, ValueError, IndexError, subprocess.TimeoutExpired) as error:
         raise pytest.UsageError(f"--against-setup={setup}: it cannot be run: {error}") from None
-    if answer.returncode:
-        lines = answer.stdout.decode(errors="replace").strip().splitlines()
-        said = f"exit code {answer.returncode} in {folder}; its last lines:"
+    if ended.returncode:
+        lines = ended.stdout.decode(errors="replace").strip().splitlines()
+        problem = f"exit code {ended.returncode} in {folder}; its last lines:"
         raise pytest.UsageError(
-            "\n".join([f"--against-setup={setup}: {said}", *lines[-LAST_LINES:]])
+            "\n".join([f"--against-setup={setup}: {problem}", *lines[-LAST_LINES:]])
         )
 
 
-def _git(asked: str, folder: Path, *words: str) -> str:
-    """Return what git says; UsageError where it is not there or fails."""
+def _git(asked: str, folder: Path, *arguments: str) -> str:
+    """Return the output of git. Raises UsageError if git is missing or fails."""
     try:
-        answer = _run(["git", *words], folder, errors=subprocess.PIPE)
+        ended = _run(["git", *arguments], folder, errors=subprocess.PIPE)
     except OSError as error:
         raise pytest.UsageError(f"{asked} needs git, which cannot be run here: {error}") from None
-    if answer.returncode:
-        said = answer.stderr.decode(errors="replace").strip()
-        raise pytest.UsageError(f"{asked}: git {' '.join(words)} in {folder}: {said}")
-    # Without its warnings, and what GIT_TRACE has it say.
-    return answer.stdout.decode(errors="replace").strip()
+    if ended.returncode:
+        problem = ended.stderr.decode(errors="replace").strip()
+        raise pytest.UsageError(f"{asked}: git {' '.join(arguments)} in {folder}: {problem}")
+    # Without stderr, which has warnings and GIT_TRACE's output.
+    return ended.stdout.decode(errors="replace").strip()
 
 
 def _run(
-    words: Sequence[str],
+    command: Sequence[str],
     folder: Path,
     seconds: Optional[float] = None,
     errors: int = subprocess.STDOUT,
 ) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        words,
+        command,
         cwd=str(folder),
         env={**outside_git(), "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"},
         stdin=subprocess.DEVNULL,

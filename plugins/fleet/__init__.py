@@ -1,1 +1,1 @@
-"""Several workers, on this machine or on hosts, measure one run: each case once, one journal."""
+"""Measures one run with several workers, on this machine or on other hosts."""

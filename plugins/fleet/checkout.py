@@ -1,4 +1,4 @@
-"""Brings the project to a host: what git tracks or would, without what it ignores."""
+"""Copies the project to a host, without the files that git ignores."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ import tempfile
 from pathlib import Path
 from typing import IO, Any, Iterator, Tuple
 
-from ipubench.plugins.record.host_process import git_says
+from ipubench.plugins.record.host_process import git_output
 
-#: Below the home folder of the user there.
+#: Below the user's home folder on the host.
 PLACE = ".cache/ipubench/fleet"
-#: Left out if git does not list what belongs to the project.
+#: Not copied if the project is not in git.
 LEFT_OUT = re.compile(r"\..*|__pycache__|.*\.pyc|results|build|node_modules")
 PIECE = 1 << 20
 
 
 def bring(gateway: Any, root: Path) -> Tuple[str, str]:
-    """Copy the project to a host that does not have it as it is here.
+    """Copy the project to a host, unless it has this version.
 
-    Returns its folder there, one for each version, and the folder for what is measured with it.
-    Raises OSError, and what execnet raises when the host goes away.
+    Returns the folder of this version on the host, and the folder for its results. Raises OSError,
+    and execnet's errors if the connection is lost.
     """
     mark = hashlib.sha256(f"{platform.node()}:{root}".encode()).hexdigest()[:12]
     place = f"{PLACE}/{root.name}-{mark}"
     with tempfile.TemporaryFile() as archive:
-        channel = gateway.remote_exec(_take, place=place, version=_write(archive, root.resolve()))
+        channel = gateway.remote_exec(_unpack, place=place, version=_write(archive, root.resolve()))
         checkout, results, is_there = channel.receive()
         archive.seek(0)
         while not is_there:
@@ -41,7 +41,7 @@ def bring(gateway: Any, root: Path) -> Tuple[str, str]:
 
 
 def _write(archive: IO[bytes], root: Path) -> str:
-    """Write the project's files into a file; return a digest of it."""
+    """Write the project's files into an archive; return its digest."""
 
     def anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
         entry.uid = entry.gid = 0
@@ -61,8 +61,8 @@ def _write(archive: IO[bytes], root: Path) -> str:
 
 
 def _names(root: Path) -> Iterator[str]:
-    tracked = git_says(root, "ls-files", "-z", "--cached", "--recurse-submodules")
-    others = git_says(root, "ls-files", "-z", "--others", "--exclude-standard")
+    tracked = git_output(root, "ls-files", "-z", "--cached", "--recurse-submodules")
+    others = git_output(root, "ls-files", "-z", "--others", "--exclude-standard")
     if tracked is not None and others is not None and tracked + others:
         yield from set(os.fsdecode(tracked + others).split("\0")) - {""}
         return
@@ -74,7 +74,7 @@ def _names(root: Path) -> Iterator[str]:
                 yield os.path.relpath(os.path.join(folder, name), root)
 
 
-def _take(channel, place, version):  # type: ignore[no-untyped-def]  # its text runs on the host
+def _unpack(channel, place, version):  # type: ignore[no-untyped-def]  # its text runs on the host
     import os
     import shutil
     import tarfile

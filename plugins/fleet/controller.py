@@ -1,7 +1,7 @@
 """`-n N`, `--tx ssh=HOST` and `--hosts=FILE`: several workers of pytest-xdist make one run.
 
-The controller collects, keeps the journal, judges the session and shows what happens; the workers
-measure (plugins/fleet/worker.py), each case where plugins/fleet/distribution.py has it measured.
+The controller collects, keeps the journal, judges the session and shows its progress. The workers
+measure (plugins/fleet/worker.py); plugins/fleet/distribution.py chooses the worker of each case.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.instances.plan import instances_of
-from ipubench.plugins.command_line.words import PART, is_worker, only_lists, only_tests
+from ipubench.plugins.command_line.arguments import XDIST_KEY, is_worker, only_lists, only_tests
 from ipubench.plugins.fleet import hosts, outliers
-from ipubench.plugins.fleet.distribution import Distribution, member_of
+from ipubench.plugins.fleet.distribution import Distribution, worker_of
 from ipubench.plugins.fleet.local_workers import LocalWorkers
 from ipubench.plugins.fleet.schedule import Task
 from ipubench.plugins.fleet.xdist_adapter import CRASHED, XdistSession
@@ -50,13 +50,13 @@ if TYPE_CHECKING:
 
     Crew = Union[LocalWorkers, RemoteHosts]
 
-#: What several workers cannot do, and why.
+#: Options that do not work with several workers, and why.
 REFUSED = {
     "against": "it measures in pairs that exclude everything else",
     "instance": "it is one process of one case",
     "benchmark_cprofile": "a profile stays in the worker that made it",
 }
-#: What several hosts cannot do either.
+#: Options that do not work with several hosts either.
 REFUSED_ON_HOSTS = {
     "within": "it plans one case after the other",
     "profile": "its files would be on the host that profiles",
@@ -66,7 +66,7 @@ REFUSED_ON_HOSTS = {
 
 
 def automatic_workers(config: pytest.Config) -> Optional[int]:
-    """Make `-n auto` and `-n logical` one worker per device; a CPU is one device."""
+    """Return the workers of `-n auto` and `-n logical`: one per device; a CPU is one device."""
     if only_tests(config) or "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
     if options_of(config).device_id is not None:
@@ -75,7 +75,7 @@ def automatic_workers(config: pytest.Config) -> Optional[int]:
 
 
 def become_controller(config: pytest.Config) -> None:
-    """Become the controller of workers, where there are any."""
+    """Make this process the controller if the command line has workers."""
     option = options_of(config)
     tx = list(config.getoption("tx", None) or [])
     on_hosts = bool(option.hosts) or any(text.rpartition("*")[2] != hosts.LOCAL for text in tx)
@@ -100,14 +100,14 @@ def become_controller(config: pytest.Config) -> None:
         crew = RemoteHosts(config, found)
     else:
         crew = LocalWorkers(config, worker_total(tx))
-    # All that a host is, is set in pytest_xdist_setupnodes: of others than these pytest-xdist
-    # would copy parts of itself there.
-    config.option.dist, config.option.tx = "load", [f"popen//member={name}" for name in crew.names]
+    # pytest_xdist_setupnodes replaces these by the hosts: to an ssh= host, pytest-xdist would copy
+    # itself.
+    config.option.dist, config.option.tx = "load", [f"popen//worker={name}" for name in crew.names]
     config.pluginmanager.register(Controller(config, crew), "ipubench-controller")
 
 
 def _refuse(config: pytest.Config, tx: Sequence[str], on_hosts: bool) -> None:
-    """Raise UsageError for what several workers cannot do, or would do wrong."""
+    """Raise UsageError for options that do not work with several workers."""
     option, dist = options_of(config), config.option.dist
     if option.hosts is not None and tx:
         raise pytest.UsageError("--hosts names the hosts: leave out -n and --tx")
@@ -115,7 +115,7 @@ def _refuse(config: pytest.Config, tx: Sequence[str], on_hosts: bool) -> None:
         raise pytest.UsageError("--hosts needs pytest-xdist: pip install pytest-xdist")
     if not on_hosts and not tx:
         raise pytest.UsageError(
-            f"--dist={dist} distributes cases to workers, and there are none: add -n N"
+            f"--dist={dist} distributes cases to workers, but there are no workers: add -n N"
         )
     if dist not in ("no", "load", "worksteal"):
         raise pytest.UsageError(
@@ -130,13 +130,11 @@ def _refuse(config: pytest.Config, tx: Sequence[str], on_hosts: bool) -> None:
     for name in ("baseline_save", "resume"):
         if option.each_host and getattr(option, name):
             flag = "--" + name.replace("_", "-")
-            raise pytest.UsageError(
-                f"{flag} has room for one result of a case: leave out --each-host"
-            )
+            raise pytest.UsageError(f"{flag} keeps one result per case: leave out --each-host")
 
 
 def worker_total(tx: Sequence[str]) -> int:
-    """Return how many workers pytest-xdist makes of ``--tx``, where ``3*popen`` are three."""
+    """Return the number of workers in ``--tx``; ``3*popen`` are three."""
     numbers = (text.partition("*")[0] for text in tx)
     return sum(int(number) if number.isdigit() else 1 for number in numbers)
 
@@ -146,15 +144,15 @@ OF_A_CASE = (ExtraLine, OutcomeLine, PairLine, ProfileLine, VerdictLine)
 
 
 class Controller:
-    """Keeps the run's results, and tells the workers what to do."""
+    """Gives the workers their cases, and collects the run's results."""
 
     def __init__(self, config: pytest.Config, crew: Crew) -> None:
         self.config, self.crew = config, crew
         self.each_host: bool = options_of(config).each_host
         self.hosts: Optional[RemoteHosts] = None if isinstance(crew, LocalWorkers) else crew
         self.channels: Dict[str, Any] = {}  # to each worker
-        self.opening = 0  # how many workers have been opened
-        self.known: Set[str] = set()  # what the cases that are to run are called
+        self.opening = 0  # the number of workers that have been opened
+        self.known: Set[str] = set()  # names of the cases to run
         self.called: Set[str] = set()  # tests whose call is over
         self.selection: Dict[str, Any] = {}
         self.distribution = Distribution(config, crew, self)
@@ -162,23 +160,23 @@ class Controller:
 
     @property
     def run(self) -> Run:
-        """The run that the workers measure."""
+        """The run of this session."""
         return run_of(self.config)
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_sessionstart(self, session: pytest.Session) -> Generator[None, Any, None]:
-        """Take the devices before xdist starts the workers, and see that they can be one run."""
+        """Hold the devices before xdist starts the workers; check that the hosts match."""
         if isinstance(self.crew, LocalWorkers):
             self.crew.lease()
-        self.xdist = XdistSession(self.config, self._hello, self.distribution)
+        self.xdist = XdistSession(self.config, self._send_selection, self.distribution)
         outcome = yield
         try:
             outcome.get_result()
             if self.hosts is not None:
                 facts = self.xdist.wait_for(len(self.crew.names))
-                said = self.hosts.meet({member_of(node): one for node, one in facts.items()})
+                lines = self.hosts.check({worker_of(node): one for node, one in facts.items()})
                 self.hosts.pulse(self.channels)
-                for line in said:
+                for line in lines:
                     self.run.progress.line(line)
         except (OSError, EOFError, AssertionError):  # of execnet, before pytest_xdist_newgateway
             if self.hosts is None:
@@ -190,44 +188,44 @@ class Controller:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_setupnodes(self, specs: Sequence[Any]) -> None:
-        """Have pytest-xdist start the Python of each host."""
+        """Set the Python of each host, which pytest-xdist starts."""
         if self.hosts is not None:
             for spec in specs:
-                self.hosts.describe(spec.member, spec)
+                self.hosts.describe(spec.worker, spec)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_newgateway(self, gateway: Any) -> None:
-        """Bring the project to a host."""
+        """Copy the project to a host."""
         if self.hosts is not None:
-            self.hosts.opened(gateway.spec.member, gateway)
+            self.hosts.opened(gateway.spec.worker, gateway)
         self.opening += 1
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_getremotemodule(self) -> Any:
-        """Return what runs first on a host; None: pytest-xdist's own module."""
+        """Return the module that starts a worker on a host; None: pytest-xdist's."""
         from ipubench.plugins.fleet import start
 
         return start if self.hosts is not None else None
 
     def pytest_configure_node(self, node: Any) -> None:
-        """Hand over what a worker needs to become one; also to one that replaces another."""
-        name = member_of(node)
+        """Give a worker its settings, also a worker that replaces a lost one."""
+        name = worker_of(node)
         self.channels[name] = self.xdist.listen(node)
-        node.workerinput[PART] = {**self.crew.handover(name), "channel": self.channels[name]}
+        node.workerinput[XDIST_KEY] = {**self.crew.handover(name), "channel": self.channels[name]}
 
-    def _hello(self, node: Any, facts: Any) -> None:
-        """Tell a worker what was selected."""
-        name = member_of(node)
+    def _send_selection(self, node: Any, facts: Any) -> None:
+        """Send the selected cases to a worker that has started."""
+        name = worker_of(node)
         alone = self.hosts is None or name not in self.hosts.turns
-        with contextlib.suppress(OSError):  # its loss is an event of its own
+        with contextlib.suppress(OSError):  # pytest-xdist reports a lost worker separately
             self.channels[name].send({**self.selection, "alone": alone})
 
-    # Before pytest-xdist's, registered later.
+    # Runs before pytest-xdist's hook, registered later.
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self, session: pytest.Session) -> bool:
-        """Collect here as well, as without workers, which wait for what was selected.
+        """Collect in the controller as well; the workers wait for its selection.
 
-        So the journal, the header and a usage error are those of a run without workers.
+        So the journal, the header and usage errors are the same as without workers.
         """
         session.perform_collect()
         if session.testsfailed and not self.config.option.continue_on_collection_errors:
@@ -246,29 +244,29 @@ class Controller:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self) -> Any:
-        """Return what decides who measures what."""
+        """Return the scheduler, which chooses the worker of each case."""
         return self.distribution
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, None, None]:
-        """Count what was collected here: a host may have less."""
+        """Keep the number of tests collected here: a host may have fewer."""
         collected = session.testscollected
         yield
         session.testscollected = collected
 
     def pytest_testnodedown(self, node: Any) -> None:
-        """Take what a worker's time went into."""
-        found = getattr(node, "workeroutput", {}).get(PART, {})
+        """Add the times that a worker spent on its parts of the work."""
+        found = getattr(node, "workeroutput", {}).get(XDIST_KEY, {})
         if "spent" in found:
             self.run.spent.workers.append(found["spent"])
 
     def planned(self, tasks: Sequence[Task]) -> None:
-        """With --each-host have the run be about each case of each host."""
+        """With --each-host: make each case of each host a case of the run."""
         if not self.each_host:
             return
         run, progress = self.run, self.run.progress
         cases = [task for task in tasks if task.nodeid in self.known]
-        shown = {task.key: named(progress.names[task.nodeid], *task.members) for task in cases}
+        shown = {task.key: named(progress.names[task.nodeid], *task.workers) for task in cases}
         progress.expect(shown)
         self.known = set(shown)
         if run.journal is not None:
@@ -277,32 +275,32 @@ class Controller:
             run.add(SelectedLine(run.order))
 
     def begun(self, key: str) -> None:
-        """Note and show that a case has begun in a worker."""
+        """Record and show that a case has begun in a worker."""
         if key in self.known:
             start_late(self.run)
             self.run.add(BeginLine(key))
             self.run.progress.begin(key)
 
     def has_ended(self, key: str) -> bool:
-        """Tell whether a case's outcome is known, although its worker did not live to say so."""
+        """Return whether a lost worker had reported the outcome of its case."""
         return key in self.called or key in self.run.results.outcomes
 
     def failed(self, key: str, why: str) -> None:
-        """Have a case fail that no worker could end."""
+        """Fail a case that no worker could finish."""
         place = (key.split("::")[0], None, name_of_test(key))
         report = pytest.TestReport(key, place, {}, "failed", why, CRASHED)
         self.config.hook.pytest_runtest_logreport(report=report)
 
-    # Before pytest's terminal, registered later.
+    # Runs before pytest's terminal, registered later.
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Take what a worker measured, and show how its case ended."""
-        member = member_of(report.node) if hasattr(report, "node") else ""
-        if self.each_host and member:
-            report.nodeid = named(report.nodeid, member)
+        """Add a worker's lines to the journal, and show how its case ended."""
+        worker = worker_of(report.node) if hasattr(report, "node") else ""
+        if self.each_host and worker:
+            report.nodeid = named(report.nodeid, worker)
         if report.when == "call" or not report.passed:
             self.called.add(report.nodeid)
-        ours = [value for name, value in report.user_properties if name == PART]
+        ours = [value for name, value in report.user_properties if name == XDIST_KEY]
         run, progress = self.run, self.run.progress
         if ours and report.nodeid not in self.known:  # it turned out to measure
             start_late(run)
@@ -311,19 +309,19 @@ class Controller:
         if run.journal is None or report.nodeid not in self.known:
             return
         # The rest is the user's, and goes into JUnit XML.
-        report.user_properties = [pair for pair in report.user_properties if pair[0] != PART]
+        report.user_properties = [pair for pair in report.user_properties if pair[0] != XDIST_KEY]
         for part in ours:
             for line in lines_of(part["lines"]):
-                self._take(self._of_host(line, member))
-            said = [f"{member}: {line}" if self.each_host else line for line in part["closing"]]
-            run.closing += [line for line in said if line not in run.closing]
+                self._add(self._with_host(line, worker))
+            closing = [f"{worker}: {line}" if self.each_host else line for line in part["closing"]]
+            run.closing += [line for line in closing if line not in run.closing]
         if report.when == CRASHED:
             run.results.forget([report.nodeid])
             run.add(OutcomeLine(report.nodeid, "failed", str(report.longrepr)))
-        progress.reported(report, run.results, f" on {member}" if self.hosts and member else "")
+        progress.reported(report, run.results, f" on {worker}" if self.hosts and worker else "")
 
-    def _take(self, line: Union[JournalLine, Damaged]) -> None:
-        """Put a line of a worker into the journal."""
+    def _add(self, line: Union[JournalLine, Damaged]) -> None:
+        """Add a worker's line to the journal."""
         run = self.run
         if isinstance(line, Damaged):
             run.closing.append(f"{line.case}: a worker's line cannot be read: {line.why}")
@@ -332,44 +330,44 @@ class Controller:
         if isinstance(line, (CaseLine, ExtraLine)) and not isinstance(line, FreshLine):
             pytest_benchmark_adapter.adopt(self.config, run.results.benchmarks[line.case])
 
-    def _of_host(
-        self, line: Union[JournalLine, Damaged], member: str
+    def _with_host(
+        self, line: Union[JournalLine, Damaged], worker: str
     ) -> Union[JournalLine, Damaged]:
-        """Return a line of a worker as the run has it: it says on which host it was measured."""
+        """Return a worker's line with the host that measured it."""
         if self.hosts is None:
             return line
         if isinstance(line, CaseLine):
             benchmark = line.benchmark
-            record = replace(benchmark.record, host=member)
+            record = replace(benchmark.record, host=worker)
             if self.each_host:
-                record = replace(record, name=named(record.name, member))
+                record = replace(record, name=named(record.name, worker))
                 names = {
-                    "name": named(benchmark.name, member),
-                    "fullname": named(line.case, member),
+                    "name": named(benchmark.name, worker),
+                    "fullname": named(line.case, worker),
                 }
                 benchmark = replace(benchmark, **names)
             return replace(line, benchmark=with_record(benchmark, record))
         if self.each_host and isinstance(line, OF_A_CASE):
-            return replace(line, case=named(line.case, member))
+            return replace(line, case=named(line.case, worker))
         return line
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Note if -x or --maxfail ends the run, which pytest-xdist does as Ctrl-C does."""
+        """Note whether -x or --maxfail ends the run: pytest-xdist raises KeyboardInterrupt too."""
         self.run.enough = self.xdist.enough_failed(excinfo.value)
 
     def pytest_sessionfinish(self) -> None:
-        """Name lost workers."""
+        """Add lines about lost workers and slow hosts."""
         run = self.run
         if run.journal is None:
             return
-        away = self.distribution.away.items()
-        run.closing += [f"{name} was lost during the run: {why}" for name, why in away]
+        lost = self.distribution.lost_workers.items()
+        run.closing += [f"{name} was lost during the run: {why}" for name, why in lost]
         if self.each_host:
             run.closing += outliers.lines(list(run.results.benchmarks.values()))
 
 
 def leave_out_larger(config: pytest.Config, items: List[pytest.Item], selection: Selection) -> None:
-    """Leave out what a worker with one IPU of its own cannot run."""
+    """Leave out the cases that need more than a worker's one IPU."""
     controller = config.pluginmanager.getplugin("ipubench-controller")
     crew = getattr(controller, "crew", None)
     if not isinstance(crew, LocalWorkers) or crew.device != "ipu" or len(crew.names) == 1:

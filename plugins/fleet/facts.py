@@ -1,4 +1,4 @@
-"""What a host says of itself before it measures, and in what the hosts of a fleet differ."""
+"""Describes a host before it measures, and finds differences between the hosts of a fleet."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from ipubench.plugins.record import host_process
 from ipubench.plugins.run.machine import Machine
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-MOST = 3  # hosts that are named
+MOST = 3  # the most hosts that a message lists
 
 
 @dataclass(frozen=True)
 class HostFacts(Machine):
-    """A process of a host, as plain data: it travels."""
+    """A worker's host, as plain data that can be sent."""
 
-    name: str  # of the host itself
-    machine: str  # equal for two names of one machine; '' where nothing tells
+    name: str  # the host's name for itself
+    machine: str  # equal for containers of one machine; '' if unknown
     device: str  # the kind
-    devices: Optional[List[int]]  # those of the host that can work side by side; None: one, shared
+    devices: Optional[List[int]]  # those that can work at the same time; None: one, shared
     revision: Optional[str]
 
     @classmethod
     def of(cls, config: pytest.Config, kind: str) -> HostFacts:
-        """Look at this host; UsageError where it has no such device."""
+        """Describe this host. Raises UsageError if it has no such device."""
         return cls(
             **vars(Machine.here(config, kind)),
             name=platform.node(),
@@ -42,7 +42,7 @@ class HostFacts(Machine):
 
 
 def _machine() -> str:
-    """Return what two containers or network namespaces of one machine have in common."""
+    """Return an identifier that all containers and network namespaces of a machine share."""
     try:
         return BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:
@@ -50,7 +50,7 @@ def _machine() -> str:
 
 
 def differing_versions(hosts: Dict[str, HostFacts]) -> List[str]:
-    """Say which packages have other versions on some hosts, one line each."""
+    """Return a line for each package that has different versions on the hosts."""
     names = sorted({name for facts in hosts.values() for name in facts.versions})
     lines = []
     for package in names:
@@ -58,6 +58,6 @@ def differing_versions(hosts: Dict[str, HostFacts]) -> List[str]:
         for host, facts in hosts.items():
             found.setdefault(facts.versions.get(package, "none"), []).append(host)
         if len(found) > 1:
-            said = [f"{version} on {some_of(names, MOST)}" for version, names in found.items()]
-            lines.append(f"hosts differ in {package}: {', '.join(said)}")
+            versions = [f"{version} on {some_of(names, MOST)}" for version, names in found.items()]
+            lines.append(f"hosts differ in {package}: {', '.join(versions)}")
     return lines

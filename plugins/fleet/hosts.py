@@ -1,8 +1,8 @@
 """The hosts of a run: `--tx` and `--hosts=FILE`, and the command that starts a Python on each.
 
-A host is written as execnet writes it, ``ssh=ADDRESS//python=PATH//chdir=FOLDER``; in a file the
-address comes first and the rest is words. ``4*`` before it takes four devices of the host, each
-with a process of its own.
+``--tx`` has execnet's syntax, ``ssh=ADDRESS//python=PATH//chdir=FOLDER``. In a file, blanks
+separate the fields and the address comes first. ``4*`` before it uses four devices of the host,
+each with a worker.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.untrusted import read_bytes
 from ipubench.fixtures.machine.files import PathError, user_path
 
-#: Words that a host may have, besides its address and ``env:NAME``.
+#: The fields of a host, besides its address and ``env:NAME``.
 KEYS = ("python", "chdir", "id", "ssh_config")
-#: How ssh notices that a host is gone, and never asks for a password in the middle of a run.
+#: ssh notices a lost host, and never asks for a password during a run.
 SSH_OPTIONS = (
     *("-C", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"),
     *("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3"),
@@ -33,40 +33,40 @@ MOST_DEVICES = 1024
 
 
 class FleetError(CaseError):
-    """A host cannot be used; the message says which, and what to do."""
+    """A host cannot be used; the message has the host, and what to do."""
 
 
 @dataclass(frozen=True)
 class HostSpec:
-    """A host as it was asked for."""
+    """A host as the command line or the file describes it."""
 
-    address: str  # of ssh; '' is this machine
+    address: str  # for ssh; '' is this machine
     name: str
-    devices: int = 1  # processes, each with a device of its own
+    devices: int = 1  # workers, each with a device
     python: Optional[str] = None
-    folder: Optional[str] = None  # where its checkout is; None: it is brought there
+    folder: Optional[str] = None  # of a checkout there; None: the project is copied
     ssh_config: Optional[str] = None
     environment: Dict[str, str] = field(default_factory=dict)
 
-    def member(self, number: int) -> str:
-        """Return what the process with this number is called everywhere."""
+    def worker(self, number: int) -> str:
+        """Return the name of the worker with this number."""
         return self.name if self.devices == 1 else f"{self.name}.{number}"
 
-    def command(self, *words: str) -> str:
-        """Return the shell command that starts a Python of this host with ``words``."""
+    def command(self, *arguments: str) -> str:
+        """Return the shell command that starts this host's Python with ``arguments``."""
         if not self.address:
-            return " ".join([self.python or sys.executable, *words])
+            return " ".join([self.python or sys.executable, *arguments])
         given = [f"{name}={shlex.quote(value)}" for name, value in self.environment.items()]
-        remote = " ".join(["env", *given, self.python or "python3", *words])
+        remote = " ".join(["env", *given, self.python or "python3", *arguments])
         config = ["-F", self.ssh_config] if self.ssh_config else []
         return shlex.join(["ssh", *SSH_OPTIONS, *config, self.address, remote])
 
     @property
     def interpreter(self) -> Optional[str]:
-        """Return what execnet starts as if it were a Python of this machine; None: this one.
+        """Return the command that execnet starts as a local Python; None: this Python.
 
-        execnet adds ``-u -c PROGRAM``, with a PROGRAM that has no single quotes; the host's shell
-        reads it as well.
+        execnet appends ``-u -c PROGRAM``. PROGRAM has no single quotes, and the host's shell parses
+        it too.
         """
         if not self.address:
             return self.python
@@ -80,14 +80,14 @@ def of_tx(specs: Sequence[str]) -> List[HostSpec]:
 
 
 def of_file(name: str) -> List[HostSpec]:
-    """Return the hosts of ``--hosts=FILE``, one a line. Raises FleetError."""
+    """Return the hosts of ``--hosts=FILE``, one per line. Raises FleetError."""
     try:
         text = read_bytes(user_path(name), MOST_BYTES).decode("utf-8")
     except (OSError, ValueError) as error:
         raise FleetError(f"--hosts={name}: the file cannot be read: {error}") from error
     found = _named(_lines(Path(name), text))
     if not found:
-        raise FleetError(f"--hosts={name}: the file names no host; write one a line")
+        raise FleetError(f"--hosts={name}: the file lists no host; write one per line")
     return found
 
 
@@ -95,26 +95,26 @@ def _lines(path: Path, text: str) -> Iterator[Tuple[HostSpec, str]]:
     for number, line in enumerate(text.splitlines(), 1):
         where = f"{path}, line {number}"
         try:
-            words = shlex.split(line, comments=True)
+            fields = shlex.split(line, comments=True)
         except ValueError as error:
             raise FleetError(f"{where}: {error}") from error
-        if words:
-            count, _, address = words[0].rpartition("*")
+        if fields:
+            count, _, address = fields[0].rpartition("*")
             first = address if address == LOCAL or "=" in address else f"ssh={address}"
-            words[0] = f"{count}*{first}" if count else first
-            yield _parse(words, where)
+            fields[0] = f"{count}*{first}" if count else first
+            yield _parse(fields, where)
 
 
-def _parse(words: Sequence[str], where: str) -> Tuple[HostSpec, str]:
-    """Return a host, and where it was written."""
-    count, star, first = words[0].rpartition("*")
+def _parse(fields: Sequence[str], where: str) -> Tuple[HostSpec, str]:
+    """Return a host, and the place that declares it."""
+    count, star, first = fields[0].rpartition("*")
     devices = int(count) if count.isdecimal() else int(not star)
     if not 1 <= devices <= MOST_DEVICES:
         raise FleetError(f"{where}: {count}* is not a number of devices; write 4*ssh=ADDRESS")
     given: Dict[str, str] = {}
     environment: Dict[str, str] = {}
-    for word in (first, *words[1:]):
-        key, _, value = word.partition("=")
+    for text in (first, *fields[1:]):
+        key, _, value = text.partition("=")
         found = environment if key.startswith("env:") else given
         found[key[len("env:") :] if found is environment else key] = value
     address = _address(given, where)
@@ -124,7 +124,7 @@ def _parse(words: Sequence[str], where: str) -> Tuple[HostSpec, str]:
         raise FleetError(f"{where}: {unknown[0]} is not an option of a host; there are: {known}")
     empty = [key for key, value in given.items() if not value]
     if empty:
-        raise FleetError(f"{where}: {empty[0]}= names nothing")
+        raise FleetError(f"{where}: {empty[0]}= is empty")
     if not all(re.fullmatch(r"\w+", key) for key in environment):
         raise FleetError(f"{where}: env: needs a name, as in env:NAME=VALUE")
     name = given.get("id") or address.split("@")[-1] or platform.node() or "here"
@@ -141,12 +141,12 @@ def _parse(words: Sequence[str], where: str) -> Tuple[HostSpec, str]:
 
 
 def _address(given: Dict[str, str], where: str) -> str:
-    """Take the address of a host from its words: '' is this machine."""
+    """Take the address from a host's fields; '' is this machine."""
     if LOCAL in given:
         given.pop(LOCAL)
         return ""
     address = given.pop("ssh", "")
-    # A word that begins with a hyphen would be an option of ssh.
+    # ssh would take an address that begins with a hyphen for an option.
     if not address or address.startswith("-") or len(address.split()) != 1:
         raise FleetError(
             f"{where}: a host begins with its address, ssh=ADDRESS, or is {LOCAL}, this machine"
@@ -155,15 +155,15 @@ def _address(given: Dict[str, str], where: str) -> str:
 
 
 def _named(found: Iterable[Tuple[HostSpec, str]]) -> List[HostSpec]:
-    """Return the hosts once their names are known to differ."""
+    """Return the hosts. Raises FleetError if two have the same name."""
     hosts: List[HostSpec] = []
     taken: Dict[str, str] = {}
     for host, where in found:
-        for name in {host.name, *map(host.member, range(host.devices))}:
+        for name in {host.name, *map(host.worker, range(host.devices))}:
             if taken.setdefault(name, where) != where or host in hosts:
                 raise FleetError(
-                    f"{where}: {host.name} is there twice; to take several devices of a host "
-                    "write 2*, to have it twice give each a name with id=NAME"
+                    f"{where}: {host.name} is there twice; to use several devices of a host "
+                    "write 2*, to use it twice give each a name with id=NAME"
                 )
         hosts.append(host)
     return hosts

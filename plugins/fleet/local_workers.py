@@ -1,7 +1,7 @@
-"""The workers of `-n N` on this machine, whose devices the controller leases.
+"""The workers of `-n N` on this machine; the controller leases their devices.
 
-On cuda and ipu each worker has a device of its own. On a CPU all of them have the whole host, and
-only one worker runs a case at a time: see docs/how-to/workers.md.
+On cuda and ipu each worker has a device. On a CPU they share the host, and only one worker runs a
+case at a time: see docs/how-to/workers.md.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ipubench.fixtures.devices.lease import hold
 from ipubench.fixtures.instances.plan import refuse_direct_poprun
 from ipubench.plugins.fleet.facts import HostFacts
 
-#: A controller of several IPUs leaves out what needs more than one of them.
+#: More devices than a case needs: the controller leaves out cases with more than one IPU.
 ANY_NUMBER = 1 << 20
 
 
 class LocalWorkers:
-    """The workers, by name, and the device of each."""
+    """The names of the workers, and the device of each."""
 
-    #: A case that has ended one worker would end the next.
+    #: A case that has crashed one worker would crash the next.
     most_losses = 1
 
     def __init__(self, config: pytest.Config, count: int) -> None:
@@ -44,19 +44,19 @@ class LocalWorkers:
         self.turns = dict.fromkeys(self.names, "host") if self.shared else {}
 
     def _own_devices(self, found: Sequence[int]) -> List[int]:
-        """Return the device of each worker; UsageError where there are too few."""
+        """Return the device of each worker. Raises UsageError if there are too few."""
         given, count = options_of(self.config).device_id, len(self.names)
         if given is not None and count > 1:
             raise pytest.UsageError(
-                f"--device-id={given} with -n {count}: each worker takes a device of its own; "
+                f"--device-id={given} with -n {count}: each worker needs a device; "
                 "leave out one of them"
             )
-        if not found or given is not None:  # why there are none is for the device to say
+        if not found or given is not None:  # without devices, attaching one explains why
             return []
         if count > len(found):
             raise pytest.UsageError(
-                f"-n {count}: each worker needs a device of its own, and this host has "
-                f"{len(found)} of --device={self.device}; -n auto takes as many as there are"
+                f"-n {count}: each worker needs a device, and this host has "
+                f"{len(found)} of --device={self.device}; -n auto uses all of them"
             )
         return list(found[:count])
 
@@ -74,7 +74,7 @@ class LocalWorkers:
             raise pytest.UsageError(str(error)) from None
 
     def handover(self, name: str) -> Dict[str, Any]:
-        """Return what a worker is told when it starts."""
+        """Return the settings that a worker gets at its start."""
         return {
             "host": None,
             "device_id": self.device_ids.get(name, options_of(self.config).device_id),

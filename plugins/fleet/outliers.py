@@ -1,8 +1,8 @@
-"""A host that is slower than its like: equal cases on equal machines, compared with each other.
+"""Finds hosts that are slower than others of their kind, by comparing the same cases.
 
-Of each case the logarithm of a host's throughput over the median of all hosts is taken. A host is
-named where the mean of these over its cases is off by more than LEAST, and so far from 0 that
-Student's t leaves it a chance of CHANCE over all hosts together (two-sided, Bonferroni).
+For each case this takes the logarithm of a host's throughput over the median of all hosts. A host
+is an outlier if the mean over its cases differs by more than LEAST, and if Student's t-test is
+significant at the level CHANCE over all hosts (two-sided, Bonferroni).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ipubench.plugins.record.record import unnamed
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.text import percent
 
-#: Cases that a host is judged by at least, and hosts of one kind.
+#: The fewest cases of a host, and the fewest hosts of a kind, for a verdict.
 LEAST_CASES, LEAST_HOSTS = 3, 3
 LEAST = 0.03
 CHANCE = 0.01
@@ -26,7 +26,7 @@ CHANCE = 0.01
 
 @dataclass(frozen=True)
 class Outlier:
-    """A host that differs from others of its kind; ``change`` is the fraction of throughput."""
+    """A host that differs from others of its kind; ``change`` is a fraction of the throughput."""
 
     host: str
     change: float
@@ -34,9 +34,9 @@ class Outlier:
 
 
 def ratios(rates: Mapping[str, Mapping[str, float]]) -> Dict[str, List[float]]:
-    """Return host -> log of its rate over the hosts' median, of each case.
+    """Return host -> for each case, the logarithm of its rate over the hosts' median.
 
-    ``rates``: case -> host -> items per second. Cases with too few hosts say nothing.
+    ``rates``: case -> host -> items per second. Cases with too few hosts do not count.
     """
     found: Dict[str, List[float]] = {}
     for by_host in rates.values():
@@ -62,7 +62,7 @@ def outliers(rates: Mapping[str, Mapping[str, float]]) -> List[Outlier]:
 
 
 def lines(benchmarks: Sequence[Benchmark]) -> List[str]:
-    """Say which hosts differ from others with the same fingerprint; each benchmark has its host."""
+    """Return lines about hosts that differ from others with the same fingerprint."""
     kinds: Dict[str, Dict[str, Dict[str, float]]] = {}
     for benchmark in benchmarks:
         record, host = benchmark.record, benchmark.record.host or ""
@@ -70,7 +70,7 @@ def lines(benchmarks: Sequence[Benchmark]) -> List[str]:
         cases.setdefault(unnamed(benchmark.fullname, host), {})[host] = record.throughput.median
     return [
         f"{one.host} is {percent(abs(one.change))} {'slower' if one.change < 0 else 'faster'} than "
-        f"is usual among the hosts of its kind, over {counted(one.cases, 'case')}"
+        f"the median of hosts of its kind, over {counted(one.cases, 'case')}"
         for cases in kinds.values()
         for one in outliers(cases)
     ]

@@ -1,8 +1,8 @@
-"""Which worker measures which case next: nothing here knows of connections or of time.
+"""Chooses which worker measures which case next, without connections or clocks.
 
-A free member (a worker, by name) takes the case that fewest members can take, so that a host with
-16 IPUs is not busy with what any other could do; among equals the first. Members that share a
-device or a machine's processors take turns.
+A free worker takes the case that the fewest workers can measure, so that a host with 16 IPUs is not
+busy with a case that any host can measure. Workers that share a device or a machine's processors
+take turns.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from ipubench.plugins.selection.selected import case_of
 
 @dataclass(frozen=True)
 class Task:
-    """A case to be measured once, on one of these members."""
+    """A case to be measured once, by one of these workers."""
 
-    key: str  # what the run calls it
+    key: str  # its name in the run
     nodeid: str
-    members: FrozenSet[str]
-    able: FrozenSet[str] = frozenset()  # all that could, where ``members`` only should
+    workers: FrozenSet[str]
+    able: FrozenSet[str] = frozenset()  # all that can; ``workers`` are preferred
 
 
 class Schedule:
-    """Hands tasks to members as these become free; what a lost member had goes to another."""
+    """Gives tasks to free workers; the task of a lost worker goes to another."""
 
     def __init__(
         self,
         tasks: Sequence[Task],
-        members: Iterable[str],
+        workers: Iterable[str],
         turns: Optional[Mapping[str, str]] = None,
     ) -> None:
-        """``turns``: member -> what it shares with another."""
-        self.members: Set[str] = set(members)  # those that are there or may come back
+        """``turns``: worker -> the resource that it shares with others."""
+        self.workers: Set[str] = set(workers)  # those that are running or may come back
         self.waiting: List[Task] = list(tasks)
         self.running: Dict[str, Task] = {}
         self._turns = dict(turns or {})
@@ -61,25 +61,26 @@ class Schedule:
 
     @property
     def left(self) -> int:
-        """How many tasks have not ended."""
+        """The number of tasks that have not ended."""
         return len(self.waiting) + len(self.running)
 
-    def join(self, member: str) -> None:
-        """A member is free, for the first time or again."""
-        self._free[member] = None
+    def join(self, worker: str) -> None:
+        """Add a worker that has started, and is free."""
+        self._free[worker] = None
 
-    def done(self, member: str) -> Task:
-        """A member has ended its task and is free."""
-        self._free[member] = None
-        return self.running.pop(member)
+    def done(self, worker: str) -> Task:
+        """Free a worker that has ended its task; return the task."""
+        self._free[worker] = None
+        return self.running.pop(worker)
 
-    def leave(self, member: str, most_losses: int) -> Tuple[Optional[Task], bool]:
-        """A member is lost; return the task that it had, and whether that waits for another.
+    def leave(self, worker: str, most_losses: int) -> Tuple[Optional[Task], bool]:
+        """Remove a lost worker; return its task, and whether another worker will take that.
 
-        A task may cost so many members; 0: it did not cost this one.
+        ``most_losses``: a task that has cost this many workers is not repeated; 0: the task is not
+        the cause.
         """
-        self._free.pop(member, None)
-        task = self.running.pop(member, None)
+        self._free.pop(worker, None)
+        task = self.running.pop(worker, None)
         if task is None:
             return None, False
         self._losses[task.key] += bool(most_losses)
@@ -89,39 +90,39 @@ class Schedule:
         return task, waits
 
     def assign(self) -> List[Tuple[str, Task]]:
-        """Give each free member a task that it can take; return what was given to whom."""
+        """Give each free worker a task that it can measure; return the pairs."""
         given = []
-        for member in list(self._free):
-            found = [task for task in self.waiting if member in task.members]
-            turn = self._turns.get(member)
+        for worker in list(self._free):
+            found = [task for task in self.waiting if worker in task.workers]
+            turn = self._turns.get(worker)
             busy = turn is not None and turn in map(self._turns.get, self.running)
             if busy or not found:
                 continue
-            task = min(found, key=lambda task: len(task.members))
+            task = min(found, key=lambda task: len(task.workers))
             self.waiting.remove(task)
-            self.running[member] = task
-            del self._free[member]
-            given.append((member, task))
+            self.running[worker] = task
+            del self._free[worker]
+            given.append((worker, task))
         return given
 
     def stranded(self) -> List[Task]:
-        """Take out the waiting tasks that no member can measure any more.
+        """Remove and return the waiting tasks that no remaining worker can measure.
 
-        One that another member should have measured, and that is gone, goes to any that can.
+        If only the preferred workers are lost, the task goes to any that can measure it.
         """
         lost = []
         for number, task in reversed(list(enumerate(self.waiting))):
-            if task.members & self.members:
+            if task.workers & self.workers:
                 continue
-            if task.able & self.members:
-                self.waiting[number] = replace(task, members=task.able)
+            if task.able & self.workers:
+                self.waiting[number] = replace(task, workers=task.able)
             else:
                 lost.append(self.waiting.pop(number))
         return lost[::-1]
 
 
 class Placing:
-    """Decides which members can measure a case, and which of them should."""
+    """Decides which workers can measure a case, and which of them are preferred."""
 
     def __init__(
         self,
@@ -130,7 +131,7 @@ class Placing:
         facts: Mapping[str, HostFacts],
         entries: Sequence[Benchmark],
     ) -> None:
-        """``nodeids``: what each member collected; ``devices``: how many a case may have there.
+        """``nodeids``: the tests that each worker collected. ``devices``: its number of devices.
 
         ``entries``: of the baseline.
         """
@@ -140,7 +141,7 @@ class Placing:
             self._known[entry.fullname].add(key_of(entry).fingerprint)
 
     def able(self, item: pytest.Item) -> List[str]:
-        """Return the members that collected a case and have enough devices for it."""
+        """Return the workers that collected a case and have enough devices for it."""
         case = case_of(item)
         needed = case.config.ipus * instances_of(case.config) if case is not None else 0
         return [
@@ -150,19 +151,19 @@ class Placing:
         ]
 
     def task(self, item: pytest.Item) -> List[Task]:
-        """Return a case with its members: where the baseline has it of some machines, of these."""
+        """Return the task of a case; workers on machines with a baseline entry are preferred."""
         able, known = self.able(item), self._known.get(item.nodeid, set())
         same = [name for name in able if known and self._facts[name].fingerprint in known]
         return [Task(item.nodeid, item.nodeid, frozenset(same or able), frozenset(able))]
 
     def on_each(self, item: pytest.Item) -> List[Task]:
-        """Return a case once for each member that can measure it."""
+        """Return a task for each worker that can measure a case."""
         able = self.able(item)
         return [Task(named(item.nodeid, one), item.nodeid, frozenset({one})) for one in able]
 
 
 def sharing(facts: Mapping[str, HostFacts]) -> Dict[str, str]:
-    """Return what each member shares with another one: a device, or a machine's processors."""
+    """Return worker -> the device, or the machine's processors, that it shares with others."""
     shared: Dict[str, List[str]] = collections.defaultdict(list)
     for name, one in facts.items():
         if one.machine and one.leases:

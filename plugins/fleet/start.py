@@ -1,4 +1,4 @@
-"""Starts pytest-xdist's worker on a host: execnet sends this text, and runs it there."""
+"""Starts pytest-xdist's worker on a host: execnet sends this source, and runs it there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Dict
 
 
 def enter(host: Dict[str, Any]) -> None:
-    """Go to the project's folder, from which its modules are imported."""
+    """Change to the project's folder, and import modules from it."""
     home = os.path.expanduser("~")
     root = os.path.realpath(os.path.join(home, os.path.expanduser(host["root"])))
     if not os.path.isdir(root):
@@ -18,7 +18,7 @@ def enter(host: Dict[str, Any]) -> None:
     os.makedirs(start, exist_ok=True)
     os.chdir(start)
     sys.path.insert(0, root)
-    os.environ.pop("PYTEST_ADDOPTS", None)  # its words are among those handed over
+    os.environ.pop("PYTEST_ADDOPTS", None)  # the command line contains the controller's
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ssh may have it ignored
 
 
@@ -28,5 +28,5 @@ if __name__ == "__channelexec__":
     given = workerinput["ipubench"]["host"]
     enter(given)
     channel.receive = lambda: (workerinput, given["words"], {}, sys.path)
-    # That of the controller, whatever version the host has.
+    # The controller's version of pytest-xdist's worker, not the host's.
     exec(given.pop("program"), {"__name__": __name__, "channel": channel})  # noqa: S102

@@ -1,7 +1,7 @@
-"""A worker of a run, on this machine or on a host: measures what the controller selected.
+"""Measures the controller's cases in a worker, on this machine or on a host.
 
-What the controller hands over travels in xdist's ``workerinput``, and over a channel of our own
-which cases are to run; what a worker finds comes back in its reports, as plain data.
+The controller sends settings in xdist's ``workerinput`` and the selected cases over a channel. The
+worker's results are in its reports, as plain data.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pytest
 from ipubench.fixtures import devices
 from ipubench.fixtures.command_line import change_options, options_of
 from ipubench.fixtures.machine import scratch
-from ipubench.plugins.command_line.words import PART
+from ipubench.plugins.command_line.arguments import XDIST_KEY
 from ipubench.plugins.fleet.facts import HostFacts
 from ipubench.plugins.fleet.xdist_adapter import run_items
 from ipubench.plugins.record import pytest_benchmark_adapter
@@ -31,21 +31,21 @@ from ipubench.plugins.record.structs import Json
 from ipubench.plugins.selection.expand import WITHOUT_NUMBER
 from ipubench.plugins.state import run_of
 
-#: A controller that sends a host nothing for so long is gone: it sends THERE every few seconds.
+#: A controller that has been silent this long is gone: it sends THERE every few seconds.
 MOST_SILENCE = 90.0
 PULSE_SECONDS = 10.0
 THERE = "there"
 
 
 def become_worker(config: pytest.Config) -> None:
-    """Become a worker where a controller of ours started this session."""
-    given = getattr(config, "workerinput", {}).get(PART)
+    """Become a worker if a controller of ours has started this session."""
+    given = getattr(config, "workerinput", {}).get(XDIST_KEY)
     if given is not None:
         config.pluginmanager.register(Worker(config, given), "ipubench-worker")
 
 
 class Relay(JsonLinesFile):
-    """Stands in for the journal in a worker: its lines travel to the controller."""
+    """A worker's journal: the reports carry its lines to the controller."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -57,7 +57,7 @@ class Relay(JsonLinesFile):
 
 
 class Worker:
-    """Measures what it is given, on the device that it was given."""
+    """Measures the cases that the controller sends, on the device that it has assigned."""
 
     def __init__(self, config: pytest.Config, given: Dict[str, Any]) -> None:
         """``given``: see Controller.pytest_configure_node."""
@@ -65,15 +65,15 @@ class Worker:
         self.host: Optional[Dict[str, Any]] = given["host"]
         self.channel = given["channel"]
         self.selections: queue.Queue[Any] = queue.Queue()
-        self.heard = time.monotonic()
-        self.alone = True  # whether no other host wants the device between two cases
+        self.last_message = time.monotonic()
+        self.alone = True  # no other worker needs the device between two cases
         self.output: Dict[str, Any] = {}
-        config.workeroutput[PART] = self.output  # type: ignore[attr-defined]
-        # What this worker starts (fresh processes, instances, servers) is no worker.
+        config.workeroutput[XDIST_KEY] = self.output  # type: ignore[attr-defined]
+        # The processes that this worker starts must not take themselves for workers.
         for name in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
             del os.environ[name]
         pytest_benchmark_adapter.leave_files_alone(config)
-        # The controller counts failures and selects; a host knows what failed in other runs.
+        # The controller counts failures and selects; a host's cache is about other runs.
         option = config.option
         option.maxfail, option.lf, option.stepwise, option.stepwise_skip = 0, False, False, False
         numbered = devices.choose(options_of(config).device) not in WITHOUT_NUMBER
@@ -81,7 +81,7 @@ class Worker:
             change_options(config, device_id=given["device_id"])
         if self.host is None:
             devices.borrow(given["lease_holder"])
-            # A worker that measures does not notice that the run was killed.
+            # While it measures, a worker does not notice that the controller was killed.
             end_with_parent()
         elif self.host["baseline"] is not None:
             path = scratch.make("fleet") / "baseline.json"  # until this process ends
@@ -89,7 +89,7 @@ class Worker:
             change_options(config, baseline=str(path))
 
     def pytest_sessionstart(self) -> None:
-        """Say what this host is, before anything is collected."""
+        """Send the facts of this host before anything is collected."""
         facts = (
             None
             if self.host is None
@@ -101,20 +101,20 @@ class Worker:
             threading.Thread(target=self._watch, daemon=True).start()
 
     def _receive(self, message: Any) -> None:
-        self.heard = time.monotonic()
+        self.last_message = time.monotonic()
         if message is None:
             self._leave()
         elif message != THERE:
             self.selections.put(message)
 
     def _watch(self) -> None:
-        """End the session once the controller is silent: run in a thread."""
-        while time.monotonic() - self.heard < MOST_SILENCE:
+        """End the session when the controller has been silent too long. Runs in a thread."""
+        while time.monotonic() - self.last_message < MOST_SILENCE:
             time.sleep(PULSE_SECONDS)
         self._leave()
 
     def _leave(self) -> None:
-        """End the session as by Ctrl-C, unless it has ended: the case gives back its device."""
+        """End the session as Ctrl-C does, so that the case releases its device."""
         if "spent" not in self.output:
             os.kill(os.getpid(), signal.SIGINT)
 
@@ -122,16 +122,16 @@ class Worker:
     def pytest_collection_modifyitems(
         self, items: List[pytest.Item]
     ) -> Generator[None, None, None]:
-        """Wait until the controller has selected, and keep exactly its cases, in its order."""
+        """Wait for the controller's selection, and keep exactly its cases, in its order."""
         chosen = self.selections.get()
         self.alone = chosen["alone"]
-        # Without a journal so far: a test may turn out to measure.
+        # The controller has no journal yet if only a running test turns out to measure.
         relay = Relay(Path(chosen["journal"] or options_of(self.config).results_dir))
         results = self.host["results"] if self.host is not None else relay.path.parent
         if results and chosen["journal"] is not None:
-            # As in a run without workers: a test may change the working directory.
+            # Absolute: a test may change the working directory.
             folder = Path(results).absolute()
-            with contextlib.suppress(OSError):  # what writes there names it
+            with contextlib.suppress(OSError):  # the code that writes there reports it
                 folder.mkdir(parents=True, exist_ok=True)
             change_options(self.config, results_dir=str(folder))
         run = run_of(self.config)
@@ -140,29 +140,29 @@ class Worker:
         found = {item.nodeid: item for item in items}
         kept = [found[nodeid] for nodeid in chosen["nodeids"] if nodeid in found]
         yield
-        # Whatever plugins left out or added: the controller's did so too.
+        # The controller's plugins have already left out and added cases.
         items[:] = kept
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Measure what is asked for, one case at a time.
+        """Measure the controller's cases, one at a time.
 
-        Between two cases a device stays attached, unless others of its machine want it.
+        A device stays attached between two cases, unless other workers of its machine need it.
         """
         run_items(session, keep_fixtures=self.alone)
         return True
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Attach what there is for the journal."""
+        """Attach the lines for the journal to a report."""
         run = run_of(self.config)
         if not isinstance(run.journal, Relay):
             return
         lines, run.journal.lines = run.journal.lines, []
         closing, run.closing = run.closing, []
         if lines or closing:
-            report.user_properties.append((PART, {"lines": lines, "closing": closing}))
+            report.user_properties.append((XDIST_KEY, {"lines": lines, "closing": closing}))
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Hand over why this session ends: without a device there is no use in another one."""
+        """Send the reason for pytest.exit: the controller then does not start the worker again."""
         if isinstance(excinfo.value, pytest.exit.Exception):
             code = excinfo.value.returncode
             self.output["exit"] = {
@@ -171,7 +171,7 @@ class Worker:
             }
 
     def pytest_sessionfinish(self) -> None:
-        """Leave all that is done once at the end of a run to the controller; tell of our time."""
+        """Send the times of this worker; the controller does the work at the end of a run."""
         run = run_of(self.config)
         self.output["spent"] = run.spent.of_run()
         run.journal = None

@@ -1,7 +1,7 @@
-"""The one place that touches pytest-xdist beyond its hooks (3.6 to 3.8).
+"""The only module that uses pytest-xdist beyond its hooks (3.6 to 3.8).
 
-pytest-xdist starts a lost worker again whatever it did, or ends the run. Here the controller
-decides; and a worker gets one case at a time, which pytest-xdist begins only with the next one.
+pytest-xdist always starts a lost worker again, or ends the run; here the controller decides.
+pytest-xdist's workers wait for the next test before they begin one; ours get one case at a time.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import pytest
 from ipubench.plugins.fleet.distribution import Distribution
 from ipubench.plugins.fleet.hosts import FleetError
 
-#: Of the first worker that says something; the first imports on a host may take long.
+#: The time for a worker's first message; the first imports on a host may be slow.
 START_SECONDS = 300.0
-#: Of a report that pytest-xdist makes when a worker crashes.
+#: ``when`` of the report that pytest-xdist makes for a crashed worker.
 CRASHED: Any = "???"
 
 
@@ -26,7 +26,7 @@ class XdistSession:
     def __init__(
         self, config: pytest.Config, hello: Callable[[Any, Any], None], distribution: Distribution
     ) -> None:
-        """Take part in what follows when a worker comes (``hello`` gets its facts) or goes."""
+        """Handle workers that start (``hello`` gets their facts) and workers that end."""
         self._config, self._distribution = config, distribution
         self._session: Any = config.pluginmanager.getplugin("dsession")
         self._session.worker_hello = hello
@@ -35,19 +35,19 @@ class XdistSession:
         self._session.worker_internal_error = self._broken
 
     def enough_failed(self, error: BaseException) -> bool:
-        """Return whether ``error`` ends the run because as many cases failed as may."""
+        """Return whether ``error`` ends the run because of --maxfail."""
         most = int(self._session.maxfail or 0)
         return isinstance(error, KeyboardInterrupt) and 0 < most <= self._session.countfailures
 
     def listen(self, node: Any) -> Any:
-        """Return a channel to a worker that is about to start; what it sends is its hello."""
+        """Return a channel to a starting worker; its first message is its facts."""
         channel = node.gateway.newchannel()
         put = self._session.queue.put
         channel.setcallback(lambda facts: put(("hello", {"node": node, "facts": facts})))
         return channel
 
     def wait_for(self, count: int) -> Dict[Any, Any]:
-        """Return the facts of so many workers; FleetError if one ends before."""
+        """Return the facts of ``count`` workers. Raises FleetError if one ends before."""
         found: Dict[Any, Any] = {}
         events = []
         while len(found) < count:
@@ -59,16 +59,16 @@ class XdistSession:
             if name == "hello":
                 found[values["node"]] = values["facts"]
             elif name in ("errordown", "workerfinished", "internal_error"):
-                said = values.get("error") or values.get("formatted_error") or "its session ended"
-                raise FleetError(f"{values['node'].gateway.spec.member}: {why_lost(said)}")
+                error = values.get("error") or values.get("formatted_error") or "its session ended"
+                raise FleetError(f"{values['node'].gateway.spec.worker}: {why_lost(error)}")
         for event in events:
             self._session.queue.put(event)
         return found
 
     def _broken(self, node: Any, formatted_error: str) -> None:
-        """End the run for an error of pytest, or of a plugin, in a worker."""
-        said = f"{node.gateway.spec.member}: {formatted_error}"
-        pytest.exit(said, returncode=pytest.ExitCode.INTERNAL_ERROR)
+        """End the run after an internal error of pytest, or of a plugin, in a worker."""
+        message = f"{node.gateway.spec.worker}: {formatted_error}"
+        pytest.exit(message, returncode=pytest.ExitCode.INTERNAL_ERROR)
 
     def _errordown(self, node: Any, error: Any) -> None:
         self._config.hook.pytest_testnodedown(node=node, error=error)
@@ -99,7 +99,7 @@ class XdistSession:
 
 
 def why_lost(error: Any) -> str:
-    """Return why a worker is gone: of a traceback its last line."""
+    """Return why a worker is gone: the last line of a traceback."""
     lines = str(error).strip().splitlines()
     if not lines or lines[-1] == "Not properly terminated":
         return "the connection was lost, or its process was killed"
@@ -107,11 +107,11 @@ def why_lost(error: Any) -> str:
 
 
 def run_items(session: pytest.Session, keep_fixtures: bool) -> None:
-    """In a worker, run the items that the controller sends until it has no more.
+    """In a worker, run the items that the controller sends.
 
-    pytest-xdist itself would wait for the item after this one before it begins, to know which
-    fixtures that still needs. With ``keep_fixtures`` those of a module or class are torn down when
-    the next item turns out to be of another; without it all are, after each item.
+    pytest-xdist would wait for the next item before it runs one, to find which fixtures to keep.
+    With ``keep_fixtures`` the fixtures of a module or class are torn down when an item of another
+    one arrives; without it, all fixtures are torn down after each item.
     """
     plugins = session.config.pluginmanager.get_plugins()
     worker: Any = next(one for one in plugins if type(one).__name__ == "WorkerInteractor")
@@ -131,7 +131,7 @@ def run_items(session: pytest.Session, keep_fixtures: bool) -> None:
 
 
 def _tear_down(previous: pytest.Item, item: pytest.Item) -> None:
-    """Tear down the fixtures that an item does not need; an error is that of the previous one."""
+    """Tear down the fixtures that an item does not need; the previous item reports errors."""
     state: Any = item.session
     call = pytest.CallInfo.from_call(lambda: state._setupstate.teardown_exact(item), "teardown")
     if call.excinfo is not None:

@@ -1,9 +1,9 @@
-"""Rounds of two processes that took turns: what one pair of processes says. Pure functions.
+"""Compares two processes whose rounds alternate. Pure functions.
 
-The k-th rounds of both sides follow one another within a fraction of a second, so the machine's
-drift is in both and their difference is without it. Which side comes first changes from pair of
-rounds to pair of rounds, equally often. All of them share two processes, whose memory layouts they
-cannot average over: for the code, one pair of processes is one value (plugins/gate/paired.py).
+The k-th rounds of both sides follow each other within a fraction of a second, so the machine's
+drift cancels in their difference. The side that goes first alternates from one pair of rounds to
+the next. All rounds share the memory layouts of the same two processes, which more rounds cannot
+average out; so each pair of processes counts as one value (plugins/gate/paired.py).
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from msgspec.structs import replace
 from ipubench.fixtures.machine.state import same_state
 from ipubench.plugins.gate.inference import Effect, Trimmed
 
-#: Two adjacent rounds of which others took so much more from one than from the other, as shares of
-#: the time, are no comparison. What they took from both alike is in both, however much it is:
-#: docs/explanation/noise-study.md shows that it costs no wrong answers.
+#: Two adjacent rounds are not compared if other programs took this much more, as a share of the
+#: time, from one than from the other. Equal disturbance cancels, however large it is
+#: (docs/explanation/noise-study.md).
 MOST_UNEQUAL = 0.10
-#: Fewer comparable pairs of rounds say nothing; of all, at least this share must be comparable.
+#: A pair of processes needs this many comparable pairs of rounds, and this share of all.
 LEAST_COMPARABLE = 4
 LEAST_SHARE = 0.25
-#: So many, before their own interval may end them.
+#: The interval may end the rounds only after this many.
 LEAST_FOR_PRECISION = 12
-#: How much of its time a pair may spend on rounds that are left out, as a multiple of its budget.
+#: A pair may spend this multiple of its budget on rounds that are left out.
 STRETCH = 2.0
 
 
 class Side(Struct):
-    """The rounds of one process, in order: seconds, and the shares of the time that others took.
+    """The rounds of one process: seconds, and the shares of the time that others took.
 
     ``by_others``: CPU time of other programs; ``waited``: for which our threads had no CPU;
     ``lost``: what of it was taken from us (fixtures/machine/contention.py). ``cpu_seconds`` are
-    those that the process itself used. All are None where the system does not count them.
+    those that the process itself used. All are None if the system does not count them.
     """
 
     seconds: List[float] = []
@@ -50,7 +50,7 @@ class Side(Struct):
 
 
 class AdjacentRounds(Struct):
-    """Rounds here and there, of which the k-th are adjacent; ``here_first`` says in which order.
+    """Rounds here and there; the k-th ones are adjacent, in the order of ``here_first``.
 
     ``items_here`` and ``items_there``: per round.
     """
@@ -65,13 +65,13 @@ class AdjacentRounds(Struct):
     compared: List[bool] = []
 
     def decided(self) -> AdjacentRounds:
-        """Return what the journal keeps, which says which rounds decide."""
+        """Return a copy for the journal, which marks the rounds that decide."""
         return replace(self, compared=self.comparable())
 
     def comparable(self) -> List[bool]:
-        """Return of each pair of rounds whether its halves were equally disturbed.
+        """Return, for each pair of rounds, whether it can be compared.
 
-        Both halves also found the machine in one state.
+        Both rounds must be equally disturbed and run in the same machine state.
         """
         lost = zip(self.here.lost, self.there.lost)
         equally = [equally_disturbed(here, there) for here, there in lost]
@@ -82,16 +82,16 @@ class AdjacentRounds(Struct):
 
     @property
     def enough(self) -> bool:
-        """Whether enough pairs of rounds, of both orders, are comparable to say anything."""
+        """Whether enough pairs of rounds, in both orders, are comparable."""
         kept = self.comparable()
         orders = {first for first, compared in zip(self.here_first, kept) if compared}
         return sum(kept) >= max(LEAST_COMPARABLE, LEAST_SHARE * len(kept)) and len(orders) == 2
 
     def effect(self) -> Effect:
-        """Return how much more a round costs here than there, in these two processes.
+        """Return the difference of the cost of a round, here minus there.
 
-        It is the mean of the two orders' means, so that being first cancels. Means are trimmed,
-        because one disturbed round must not decide. There must be :attr:`enough`.
+        It is the mean of both orders' means, which cancels the effect of going first. Means are
+        trimmed, because one disturbed round must not decide. Needs :attr:`enough`.
         """
         seconds = zip(self.here.seconds, self.there.seconds)
         return self._balanced(
@@ -99,10 +99,10 @@ class AdjacentRounds(Struct):
         )
 
     def cpu_effect(self) -> Optional[Effect]:
-        """Return the same of the CPU time that a round uses, over all rounds; None if unknown.
+        """Return the same for the CPU time, over all rounds; None if unknown.
 
-        Code that does more uses more of it, and what other programs take changes it little. But
-        code may also wait longer, or use fewer threads, and use no more CPU time.
+        Other programs hardly change it. But code can also be slower without more CPU time: it may
+        wait longer or use fewer threads.
         """
         used = list(zip(self.here.cpu_seconds, self.there.cpu_seconds))
         values = [math.log(here / there) for here, there in used if here and there]
@@ -129,9 +129,9 @@ class AdjacentRounds(Struct):
         return Effect(change, math.sqrt(variance) / 2, degrees)
 
     def looks(self, steps: Optional[int]) -> bool:
-        """Tell whether it is time to ask for the reason to stop: at every twentieth part.
+        """Return whether to check for a reason to stop: only after every 5% more rounds.
 
-        Looking costs more the more rounds there are.
+        A check takes longer the more rounds there are.
         """
         count = len(self.here_first)
         if steps is not None:
@@ -139,11 +139,11 @@ class AdjacentRounds(Struct):
         return count >= LEAST_COMPARABLE and not (count // 2) % max(1, count // 40)
 
     def stop_reason(self, budget: float, precision: float, steps: Optional[int]) -> str:
-        """Return why no more rounds are wanted ('steps', 'precision', 'budget', 'disturbed') or ''.
+        """Return why the rounds end ('steps', 'precision', 'budget', 'disturbed'), or ''.
 
-        ``budget`` is the seconds of comparable rounds, of both sides. They end at half of the
-        ``precision`` that is asked for: pairs of processes differ by more, so that further pairs
-        narrow the answer, and further rounds of this one do not.
+        ``budget`` is in seconds of comparable rounds on both sides. The rounds end at half of the
+        given ``precision``: pairs of processes differ by more than that, so more pairs narrow the
+        interval and more rounds of this pair do not.
         """
         if steps is not None:
             return "steps" if len(self.here_first) >= steps else ""
@@ -156,14 +156,14 @@ class AdjacentRounds(Struct):
                     return "precision"
             if math.fsum(s for s, compared in zip(spent, kept) if compared) >= budget:
                 return "budget"
-        # A pair without any comparable rounds is given up sooner.
+        # A pair without any comparable rounds ends sooner.
         most = (1 + STRETCH) * budget if any(kept) else budget
         return "disturbed" if math.fsum(spent) >= most else ""
 
     def taken(self, compared: bool = False) -> float:
-        """Return the median of the share that others took, over the rounds of both sides.
+        """Return the median share that other programs took of a round, on both sides.
 
-        ``compared``: over those that are compared only.
+        ``compared``: only of the rounds that are compared.
         """
         kept = self.comparable() if compared else [True] * len(self.here_first)
         known = [
@@ -176,9 +176,9 @@ class AdjacentRounds(Struct):
 
 
 def equally_disturbed(here: Optional[float], there: Optional[float]) -> bool:
-    """Tell whether two adjacent rounds may be compared, by the shares that others took of them.
+    """Return whether other programs took about the same share of two adjacent rounds.
 
-    They may where the system does not count what others take.
+    True if the system does not count it.
     """
     if here is None or there is None:
         return True

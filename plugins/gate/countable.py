@@ -1,4 +1,4 @@
-"""Which processes of a comparison count: undisturbed ones, in one state of the machine."""
+"""Selects the processes that a comparison uses: undisturbed, in the same machine state."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from ipubench.plugins.record.record import processes_of
 from ipubench.plugins.record.structs import Benchmark, Process
 from ipubench.plugins.record.text import percent
 
-#: So many disturbed processes one after the other: the machine is not ours, and no more follow.
+#: After this many disturbed processes in a row, no more are started: the machine is too busy.
 MOST_DISTURBED = 3
-#: What helps against other programs, and against other machines of the host.
-WAYS_OUT = "use a quiet machine, --wait-for-quiet=2min, or --against, which measures both in turns"
-SAVE_AGAIN = "save it again on a quiet machine, or use --against, which measures both in turns"
-LATER = "try again later, or use --against, which measures both in turns"
-#: Fresh processes that decide without the session's own.
+#: Advice against other programs, and against other virtual machines on the same host.
+WAYS_OUT = "use a quiet machine, --wait-for-quiet=2min, or --against, which alternates both"
+SAVE_AGAIN = "save it again on a quiet machine, or use --against, which alternates both"
+LATER = "try again later, or use --against, which alternates both"
+#: With this many fresh processes, the session's own process no longer counts.
 LEAST_FRESH = 3
 
 
 def comparable(processes: Sequence[Process]) -> List[Process]:
-    """Return the processes of a baseline that others are compared with.
+    """Return the processes of a baseline that can be compared.
 
-    Those that nobody disturbed, less the few that found the machine in another state than most.
+    Leaves out disturbed processes and those that ran in an unusual machine state.
     """
     clean = [sample for sample in processes if is_clean(sample)]
     copy = usual_copy(clean)
@@ -31,46 +31,46 @@ def comparable(processes: Sequence[Process]) -> List[Process]:
 
 
 def decisive(processes: Sequence[Process]) -> Sequence[Process]:
-    """Return the processes that decide: the fresh ones, where there are enough of them.
+    """Return the fresh processes if there are enough, else all.
 
-    The session's own has measured other cases before, which may change its speed.
+    The session's own process has measured other cases before, which may change its speed.
     """
     fresh = [sample for sample in processes if sample.fresh]
     return fresh if len(fresh) >= LEAST_FRESH else processes
 
 
 def deciding(benchmark: Benchmark) -> Sequence[Process]:
-    """Return the processes of a benchmark whose figure is shown; all where others disturbed all."""
+    """Return the processes whose throughput is shown; all if every process was disturbed."""
     processes = processes_of(benchmark)
     return decisive(comparable(processes) or processes)
 
 
 def usual_copy(processes: Sequence[Process]) -> Optional[float]:
-    """Return the usual milliseconds of a copy in some processes, None where nothing is known."""
+    """Return the usual time of a memory copy in milliseconds; None if no process timed one."""
     found = [sample.copy_ms for sample in processes if sample.copy_ms is not None]
     return usual(found) if found else None
 
 
 def same_copy(sample: Process, copy: Optional[float]) -> bool:
-    """Tell whether a process found the machine in the state of a copy; unknown, it may have."""
+    """Return whether a process ran in the machine state that a copy time shows; True if unknown."""
     return copy is None or sample.copy_ms is None or same_state(sample.copy_ms, copy)
 
 
 def is_clean(sample: Process) -> bool:
-    """Tell whether a process may be judged by; unknown, it may."""
+    """Return whether a process was undisturbed; True if unknown."""
     return sample.clean is not False
 
 
-def lost_words(processes: Sequence[Process]) -> str:
-    """Say how much others took from the disturbed ones of some processes."""
+def disturbance_text(processes: Sequence[Process]) -> str:
+    """Return a sentence on how many processes were disturbed and how much CPU time they lost."""
     disturbed = [sample for sample in processes if not is_clean(sample)]
     share = percent(median(sample.lost or 0.0 for sample in disturbed), 0)
     return (
-        f"other programs, or other machines of its host, disturbed {len(disturbed)} of "
+        f"other programs, or other virtual machines on this host, disturbed {len(disturbed)} of "
         f"{len(processes)} processes, which lost {share} of a CPU's time"
     )
 
 
-def given_up(clean: Sequence[bool]) -> bool:
-    """Tell whether the latest processes were all disturbed, so that no more should follow."""
+def too_disturbed(clean: Sequence[bool]) -> bool:
+    """Return whether to stop, because the latest processes were all disturbed."""
     return len(clean) >= MOST_DISTURBED and not any(clean[-MOST_DISTURBED:])

@@ -1,10 +1,11 @@
-"""Is a case slower by the CPU time of an item? For processes that other programs disturbed.
+"""Judges disturbed processes by the CPU time per item.
 
-Others take CPUs away, which lengthens a round. The CPU time that the case itself uses changes less:
-caches are colder, and threads that wait for a preempted one may spin. A baseline shows how much
-that is: some of its processes ran beside busy programs. What is beyond that is the code's own.
+Other programs take CPUs away, which lengthens a round. The CPU time that the case itself uses
+changes less: caches are colder, and threads that wait for a preempted one may spin. A baseline
+shows how much, because some of its processes ran next to busy programs. Any growth beyond that
+comes from the code.
 
-This can prove that a case is slower, never that it is not: waiting costs no CPU time.
+This can prove that a case is slower, but not that it is as fast: waiting uses no CPU time.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from ipubench.plugins.gate.inference import Effect, effect
 from ipubench.plugins.gate.metric_verdict import log_seconds
 from ipubench.plugins.record.structs import Process
 
-#: Disturbed processes of a baseline that show how a case behaves beside other programs.
+#: Disturbed processes that a baseline needs to show how a case behaves next to other programs.
 LEAST_DISTURBED = 2
-#: What equal code may cost more than these show, as a log: other programs are other programs.
+#: Extra allowance for equal code, as a log: other programs may disturb it more than those did.
 UNSEEN = math.log1p(0.07)
-#: Processes that lost more than these times what the baseline's lost are beyond what is known, ...
+#: A process that lost more than this multiple of the baseline's loss is left out.
 MOST_LOST = 1.25
-#: ... and those that lost less than these times bear others that cost them something else.
+#: If a process lost less than this multiple, a drop in CPU time is not expected.
 LEAST_LOST = 0.7
 
 
 @dataclass(frozen=True)
 class Growth:
-    """How much more CPU time an item costs now than other programs explain, as a log."""
+    """The growth of the CPU time per item beyond what other programs explain, as a log."""
 
     effect: Effect
     allowed: float
@@ -39,12 +40,12 @@ class Growth:
 
     @property
     def suspect(self) -> bool:
-        """Whether it is more than others explain, so that more processes may prove it."""
+        """Whether there is any growth, so that more processes may prove it."""
         return self.effect.change > 0
 
     @property
     def proved(self) -> bool:
-        """Whether it is more than is allowed, and certainly more than others explain."""
+        """Whether the growth exceeds the allowance and is significant."""
         return self.effect.change > self.allowed and self.effect.bound(1 - self.level) > 0
 
 
@@ -57,12 +58,12 @@ def growth(
     allowed: float,
     level: float,
 ) -> Optional[Growth]:
-    """Return the growth of an item's CPU time; None if the baseline does not know enough.
+    """Return the growth of the CPU time per item; None if there are too few processes.
 
     ``before`` are the clean processes of the baseline, ``disturbed`` its others, and ``now`` all
-    fresh ones. Those count that found the machine in the state of ``before``, and of ``now`` those
-    that lost no more than the baseline has seen. Beside others a case may use less CPU time,
-    because its threads spin less: that is expected only if it loses as much now.
+    fresh ones. A process counts if it ran in the machine state of ``before``; one of ``now`` must
+    also have lost no more than the baseline's did. Next to other programs a case may use less CPU
+    time, because its threads spin less. That is expected only if it loses as much now.
     """
     copy = usual_copy(before)
     disturbed = [one for one in disturbed if same_copy(one, copy)]
@@ -85,5 +86,5 @@ def growth(
 
 
 def _costs(side: Sequence[Process], canary: bool) -> List[float]:
-    """Return the log of each process's CPU seconds per item, of those that have any."""
+    """Return the log of the CPU seconds per item, for each process that has them."""
     return [log_seconds(one.cpu_seconds, one, canary) for one in side if one.cpu_seconds]

@@ -1,9 +1,9 @@
-"""Inference from processes to code: is it slower, and how sure is that? Pure functions.
+"""Statistical inference from processes: is the code slower, and how certain is it? Pure functions.
 
-A *cost* is the logarithm of a figure of one process of which less is better: seconds per item,
-milliseconds, bytes. The difference of two mean costs is then the logarithm of a ratio, and above 0
-the code has become worse. Processes are the independent unit (Kalibera and Jones, Quantifying
-Performance Changes with Effect Size Confidence Intervals, 2012, arXiv 2007.10899).
+A *cost* is the logarithm of a lower-is-better metric of one process: seconds per item,
+milliseconds, bytes. The difference of two mean costs is the logarithm of a ratio; above 0, the code
+has become worse. Processes are the independent unit (Kalibera and Jones, Quantifying Performance
+Changes with Effect Size Confidence Intervals, 2012, arXiv 2007.10899).
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from ipubench.plugins.record.verdict import IMPROVED, PASS, REGRESSED
 
 #: Confidence of the interval that is shown.
 CONFIDENCE = 0.95
-#: Processes that the assumed spread counts for, beside those that were measured.
+#: The assumed spread weighs as much as this many measured processes.
 ASSUMED_DEGREES = 3
-#: One in so many values is cut off at each end.
+#: One value in this many is trimmed at each end.
 TRIMMED = 5
-#: Fewer processes have no halves to speak of; of more not all are split, there are too many ways.
+#: Fewer processes cannot be halved usefully; more have too many possible splits.
 LEAST_SPLIT, MOST_SPLIT = 4, 14
 
 
 @dataclass(frozen=True)
 class Effect:
-    """How much more the code costs now than before: the difference of mean costs."""
+    """The difference of the mean costs: above 0, the code is slower now."""
 
     change: float
     error: float  # standard error
@@ -46,14 +46,14 @@ class Effect:
 
 
 def effect(before: Sequence[float], now: Sequence[float], assumed: float) -> Effect:
-    """Return the difference of mean costs, ``now`` against ``before``; one process each or more.
+    """Return the difference of the mean costs, ``now`` minus ``before``.
 
-    Means are trimmed by a fifth at each end and variances winsorised, so that one process that the
-    machine disturbed does not decide (Yuen, The two-sample trimmed t for unequal population
-    variances, Biometrika 1974). The variance is pooled from both sides and from an ``assumed``
-    standard deviation between processes of equal code that counts for a few processes: two or three
-    that happen to agree must not make it zero (the moderated t statistic; Smyth, Linear models and
-    empirical Bayes methods, 2004).
+    Means are trimmed by a fifth at each end and variances winsorised, so that one disturbed process
+    does not decide (Yuen, The two-sample trimmed t for unequal population variances, Biometrika
+    1974). The variance is pooled from both sides and from an ``assumed`` standard deviation between
+    processes of equal code, weighted like a few processes. Without it, two or three processes that
+    happen to agree would give a variance of zero (the moderated t statistic; Smyth, Linear models
+    and empirical Bayes methods, 2004).
     """
     one, other = Trimmed.of(before), Trimmed.of(now)
     degrees = one.count + other.count - 2 + ASSUMED_DEGREES
@@ -64,33 +64,33 @@ def effect(before: Sequence[float], now: Sequence[float], assumed: float) -> Eff
 
 @dataclass(frozen=True)
 class Trimmed:
-    """Values of which the smallest and the largest fifth were cut off; ``of`` needs one or more."""
+    """Values without their smallest and largest fifth; ``of`` needs at least one."""
 
     mean: float
-    squares: float  # of the deviations of ``whole``
+    squares: float  # of the deviations of ``winsorised``
     count: int  # that were kept
-    whole: List[float]  # with the last kept value in place of those cut off
+    winsorised: List[float]  # with the last kept value in place of those cut off
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Trimmed:
         ordered = sorted(values)
         cut = len(ordered) // TRIMMED
         kept = ordered[cut : len(ordered) - cut]
-        whole = [kept[0]] * cut + kept + [kept[-1]] * cut
-        middle = statistics.fmean(whole)
-        squares = math.fsum((value - middle) ** 2 for value in whole)
-        return cls(statistics.fmean(kept), squares, len(kept), whole)
+        winsorised = [kept[0]] * cut + kept + [kept[-1]] * cut
+        middle = statistics.fmean(winsorised)
+        squares = math.fsum((value - middle) ** 2 for value in winsorised)
+        return cls(statistics.fmean(kept), squares, len(kept), winsorised)
 
 
 def noise_floor(costs: Sequence[float], others: int) -> float:
-    """Return the case's own A/A floor: how much equal code's processes differ from ``others``.
+    """Return the case's A/A noise floor: how far equal code differs from ``others`` processes.
 
-    It is the median over all splits of the processes into two halves of the difference of the
-    halves' means, scaled to a comparison of all of them with ``others`` further ones, because the
-    difference of means shrinks with the root of their numbers; 0 where there are fewer than four.
+    Splits the processes into halves in all ways and takes the median difference of the halves'
+    means. The result is scaled to a comparison of all of them with ``others`` more, because a
+    difference of means shrinks with the root of their numbers. 0 for fewer than four processes.
     """
-    # Winsorised, or one disturbed process would excuse every change.
-    values = Trimmed.of(costs[:MOST_SPLIT]).whole
+    # Winsorised: otherwise one disturbed process would excuse every change.
+    values = Trimmed.of(costs[:MOST_SPLIT]).winsorised
     if len(values) < LEAST_SPLIT:
         return 0.0
     half = len(values) // 2
@@ -108,8 +108,8 @@ def least_change(
 ) -> float:
     """Return the change that the gate finds in most comparisons with ``others`` processes.
 
-    It would be 95% of them, did processes differ exactly as much as those ``before``. ``allowed``
-    and ``level`` are those of :func:`decide`; all changes are logarithms.
+    It finds 95% of them if processes differ exactly as much as those ``before``. ``allowed`` and
+    ``level`` are those of :func:`decide`; all changes are logarithms.
     """
     noise = effect(before, [before[number % len(before)] for number in range(others)], assumed)
     certain = noise.error * student_quantile(1 - level, noise.degrees)
@@ -117,19 +117,18 @@ def least_change(
 
 
 def corrected(false_alarms: float, cases: int) -> float:
-    """Return the level of one test so that all of them together keep ``false_alarms`` (Bonferroni).
+    """Return the level of one test, so that all tests together keep ``false_alarms`` (Bonferroni).
 
-    Holm's procedure rejects more, but needs the results of all cases; ours are decided one by one.
+    Holm's procedure finds more, but needs all results at once; we decide case by case.
     """
     return false_alarms / max(1, cases)
 
 
 def decide(found: Effect, allowed: float, detectable_change: float, level: float) -> str:
-    """Return a verdict, or '' where more measurements are wanted.
+    """Return a verdict, or '' if more measurements are needed.
 
-    ``allowed`` is the cost that code may gain, ``detectable_change`` the one that must be excluded
-    (with 95% confidence) before it passes, both as logarithms. ``level`` is how often one look at
-    equal code may find a change.
+    A case passes once ``detectable_change`` is excluded with 95% confidence; ``allowed`` is the
+    tolerated growth; both are logarithms. ``level`` is the false-alarm rate of one look.
     """
     if found.change > allowed and found.bound(1 - level) > 0:
         return REGRESSED

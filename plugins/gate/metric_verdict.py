@@ -1,4 +1,4 @@
-"""What the processes say of each metric of a case, and the verdict that they come to together."""
+"""The verdict on each metric of a case, and the verdict on the case."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from ipubench.plugins.record.verdict import (
     Verdict,
 )
 
-#: What the table shows of a process: the median of its clean rounds.
+#: The table shows the median of a process's clean rounds.
 ROUNDS_QUANTILE = 0.50
 CANARY_QUANTILE = 0.25
-#: Cases follow the canary in part; this share of its change counts (docs/explanation/gate.md).
+#: A case follows the canary only in part, so this share of its change counts
+#: (docs/explanation/gate.md).
 CANARY_SHARE = 0.7
 
 
 @dataclass(frozen=True)
 class MetricVerdict:
-    """Whether one metric has become worse: ``kind`` is a verdict's, UNJUDGED without a threshold.
+    """Whether one metric became worse; ``kind`` is UNJUDGED without a threshold.
 
     ``before`` and ``now`` are as :func:`typical` returns them.
     """
@@ -41,7 +42,7 @@ class MetricVerdict:
     threshold: Optional[float]
 
     def judged(self) -> JudgedMetric:
-        """Return what a verdict holds of another metric than throughput."""
+        """Return this as a verdict stores it, for a metric other than throughput."""
         low, high = self.effect.interval()
         return JudgedMetric(
             metric=self.metric,
@@ -57,10 +58,10 @@ class MetricVerdict:
 
 
 def log_cost(sample: Process, metric: str, canary: bool = True) -> Optional[float]:
-    """Return the log of a process's figure, of which less is better; None where it has none.
+    """Return the logarithm of a lower-is-better metric of one process; None if it is unknown.
 
-    Of throughput it is the median of the rounds' seconds per item over the 25% quantile of its
-    canaries to the power ``CANARY_SHARE``, unless ``canary`` is false or it has none.
+    For throughput, this is the median seconds per item, divided by the 25% quantile of the
+    canaries to the power ``CANARY_SHARE``, unless ``canary`` is false or there are no canaries.
     """
     if metric != THROUGHPUT:
         value = value_of(sample, metric)
@@ -69,7 +70,7 @@ def log_cost(sample: Process, metric: str, canary: bool = True) -> Optional[floa
 
 
 def log_seconds(round_seconds: float, sample: Process, canary: bool) -> float:
-    """Return the log of a round's seconds per item, with ``canary`` at equal machine speed."""
+    """Return the log of the seconds per item; ``canary`` corrects for the machine's speed."""
     seconds = math.log(round_seconds / sample.items_per_round)
     if not canary or not sample.canaries:
         return seconds
@@ -77,10 +78,9 @@ def log_seconds(round_seconds: float, sample: Process, canary: bool) -> float:
 
 
 def typical(processes: Sequence[Process], metric: str) -> float:
-    """Return a metric of several processes together; throughput in items per second.
+    """Return a metric's trimmed geometric mean over processes; throughput in items per second.
 
-    It is the trimmed geometric mean of what the processes show, which is what is compared, without
-    the correction for the machine's speed.
+    The gate compares the same mean, but with the correction for the machine's speed.
     """
     costs = [log_cost(process, metric, canary=False) for process in processes]
     mean = Trimmed.of([cost for cost in costs if cost is not None]).mean
@@ -88,8 +88,8 @@ def typical(processes: Sequence[Process], metric: str) -> float:
 
 
 def left_out(metric: str) -> str:
-    """Say that a metric has no verdict, although it has a threshold."""
-    return f"{metric} is not judged: some process has none that can be compared"
+    """Return why a metric with a threshold has no verdict."""
+    return f"{metric} is not judged: a process has no comparable value"
 
 
 def build_verdict(
@@ -102,9 +102,9 @@ def build_verdict(
     in_turns: bool = False,
     by_cpu_time: bool = False,
 ) -> Verdict:
-    """Return the verdict on a case; its numbers are those of the throughput.
+    """Return the verdict on a case, with the numbers of its throughput.
 
-    ``processes``: how many measured it before and now. ``allowed``: what the throughput may lose.
+    ``processes``: their numbers before and now. ``allowed``: the throughput's allowed loss.
     """
     kind, metric = _decided(throughput, others)
     low, high = throughput.effect.interval()
@@ -130,7 +130,7 @@ def build_verdict(
 
 
 def _decided(throughput: MetricVerdict, others: Sequence[MetricVerdict]) -> Tuple[str, str]:
-    """Return the worst kind, and the first metric that has it: where none is bad, throughput's."""
+    """Return the worst kind and the first metric that has it; throughput's if none is bad."""
     for kind in (REGRESSED, INCONCLUSIVE):
         for one in (throughput, *others):
             if one.kind == kind:

@@ -1,12 +1,11 @@
-"""Is one environment slower than another? Statistics of pairs measured in turns. Pure functions.
+"""Compares two environments by pairs of processes. Pure functions.
 
-A pair is the difference of two costs (logarithms of seconds per item, or of any figure of which
-less is better) of two processes, measured in turns, round by round where they can
-(plugins/gate/adjacent.py), so that the machine's drift is in both. Which side comes first
-alternates, and what being first costs is taken out: the estimate is the mean of the two orders'
-means, its variance is pooled within the orders (the two-period crossover design; Hills and
-Armitage, The two-period cross-over clinical trial, 1979). With equally many pairs of each order the
-estimate is their mean.
+A pair is the difference of the costs (logarithms of seconds per item, or of another lower-is-better
+metric) of two processes that alternate, round by round if they can (plugins/gate/adjacent.py), so
+the machine's drift affects both. The side that goes first alternates, and the effect of going first
+cancels: the estimate is the mean of both orders' means, and the variance is pooled within the
+orders (the two-period crossover design; Hills and Armitage, The two-period cross-over clinical
+trial, 1979). With the same number of pairs in each order, the estimate is their mean.
 """
 
 from __future__ import annotations
@@ -42,24 +41,24 @@ from ipubench.plugins.record.structs import Benchmark, Process
 from ipubench.plugins.record.text import percent
 from ipubench.plugins.record.verdict import INCONCLUSIVE, UNJUDGED, Verdict
 
-#: Fewer pairs say nothing of their spread.
+#: Fewer pairs give no useful estimate of their spread.
 LEAST_PAIRS = 3
-#: The first look; later ones follow each further couple of pairs, one of each order.
+#: Pairs before the first look; the next looks follow after every two pairs, one in each order.
 FIRST_LOOK = 4
-#: How often equal code is called slower, in one run over all its cases.
+#: How often a run calls any case slower if the code is equal.
 FALSE_ALARMS = 0.025
-#: After so many pairs that others disturbed, and more of them than of others, a case is given up.
+#: A case ends after this many disturbed pairs, if they outnumber the usable ones.
 MOST_DISTURBED = 4
-#: From this share of the rounds' time on, what other programs took is said with the change.
+#: A verdict mentions other programs if they took at least this share of the rounds' time.
 SAID_SHARE = 0.10
-#: Without a threshold pairs are added until the interval is this narrow (each way).
+#: Without a threshold, pairs are added until the interval is this narrow (each way).
 SHOWN_PRECISION = 0.02
 
 
 class Sides(NamedTuple):
-    """One pair: the benchmarks of a process here and of one there, and which was first.
+    """One pair: the benchmarks of a process here and one there, and which went first.
 
-    ``rounds`` are those of both where they took turns round by round; else the processes did.
+    ``rounds`` are those of both if they alternated; None if whole processes did.
     """
 
     here: Benchmark
@@ -69,7 +68,7 @@ class Sides(NamedTuple):
 
     @property
     def usable(self) -> bool:
-        """Whether other programs, and the state of the machine, left enough to compare."""
+        """Whether enough of the pair is undisturbed to compare."""
         if self.rounds is not None:
             return self.rounds.enough
         here, there = _sample(self.here), _sample(self.there)
@@ -86,14 +85,14 @@ class Sides(NamedTuple):
 
 @dataclass(frozen=True)
 class Pair:
-    """How much more a case costs here than there: a difference of logarithms."""
+    """The difference of a case's costs (logarithms), here minus there."""
 
     difference: float
     here_first: bool
 
 
 def paired_effect(pairs: Sequence[Pair]) -> Effect:
-    """Return how much more the code costs here than there; needs pairs of both orders, three."""
+    """Return the cost difference, here minus there; needs three pairs, in both orders."""
     orders = [[p.difference for p in pairs if p.here_first == first] for first in (True, False)]
     degrees = len(pairs) - 2
     squares = math.fsum(
@@ -105,36 +104,36 @@ def paired_effect(pairs: Sequence[Pair]) -> Effect:
 
 
 def looks(cap: int) -> List[int]:
-    """Return after how many pairs a decision is tried, when there may be ``cap`` of them."""
+    """Return the numbers of pairs after which the gate looks; ``cap`` is the last."""
     cap = max(cap, LEAST_PAIRS)
     return sorted({*range(FIRST_LOOK, cap + 1, 2), cap})
 
 
 def level_of_a_look(cap: int, tests: int) -> float:
-    """Return the false alarms that one look at one of ``tests`` may give on equal code.
+    """Return the false-alarm rate of one look at one of ``tests``.
 
-    All looks at all of them together give at most ``FALSE_ALARMS`` (Bonferroni).
+    All looks together keep ``FALSE_ALARMS`` (Bonferroni).
     """
     return corrected(FALSE_ALARMS, tests * len(looks(cap)))
 
 
-def given_up(usable: int, measured: int) -> bool:
-    """Tell whether no more pairs are tried, because others disturb too many of them."""
+def too_disturbed(usable: int, measured: int) -> bool:
+    """Return whether to stop, because other programs disturb too many pairs."""
     disturbed = measured - usable
     return disturbed >= MOST_DISTURBED and disturbed > usable
 
 
 def precise(effect: Effect) -> bool:
-    """Tell whether the 95% interval is narrow enough to be shown."""
+    """Return whether the 95% interval is narrow enough without a threshold."""
     low, high = effect.interval()
     return high - low <= 2 * SHOWN_PRECISION
 
 
 def incomparable(here: Benchmark, there: Benchmark, extra_info: Sequence[str] = ()) -> List[str]:
-    """Return why the two sides did not measure the same thing, in words.
+    """Return the reasons why the two sides did not measure the same thing.
 
-    Another precision or engine is no reason: that one environment has no better one is part of the
-    result, and is said with it. ``extra_info``: what of a test's own facts has to be the same.
+    A different precision or engine is not a reason: if one environment has no better one, that is
+    part of the result. ``extra_info``: the keys of it that must be equal.
     """
     ours, theirs = here.record, there.record
     found = []
@@ -155,7 +154,7 @@ def incomparable(here: Benchmark, there: Benchmark, extra_info: Sequence[str] = 
 def compare(
     measured: List[Sides], thresholds: Mapping[str, float], level: float
 ) -> List[MetricVerdict]:
-    """Judge the throughput, which comes first, and every metric that has a threshold."""
+    """Judge the throughput, which comes first, and each metric with a threshold."""
     found = []
     for metric in (THROUGHPUT, *(name for name in SCALARS if name in thresholds)):
         pairs = pairs_of(measured, metric)
@@ -170,22 +169,22 @@ def compare(
 
 
 def kind_of(effect: Effect, threshold: float, level: float) -> str:
-    """Return the verdict on the effect of some pairs, at the level of one look."""
+    """Return the kind of verdict for an effect, at the level of one look."""
     allowed = math.log1p(threshold)
     detectable_change = max(2 * allowed, math.log1p(DETECTABLE_CHANGE))
     return decide(effect, allowed, detectable_change, level) or INCONCLUSIVE
 
 
 def is_clear(found: MetricVerdict) -> bool:
-    """Tell whether no more pairs are wanted for a metric."""
+    """Return whether a metric needs no more pairs."""
     return precise(found.effect) if found.threshold is None else found.kind != INCONCLUSIVE
 
 
 def pairs_of(measured: List[Sides], metric: str) -> List[Pair]:
-    """Return the pairs of a metric; empty where a side has no such figure.
+    """Return the pairs of a metric; empty if a side lacks it.
 
-    They are not divided by the canary, as processes of a stored baseline are: a pair is measured at
-    one time, and another NumPy may run the canary at another speed.
+    The canary does not correct them, unlike processes of a stored baseline: a pair is measured at
+    one time, and the other side's NumPy may run the canary at a different speed.
     """
     pairs = []
     for sides in measured:
@@ -202,23 +201,23 @@ def pairs_of(measured: List[Sides], metric: str) -> List[Pair]:
 
 
 def can_compare(here_first: Sequence[bool]) -> bool:
-    """Tell whether there are enough pairs, of both orders, to say anything."""
+    """Return whether there are enough pairs, in both orders, to compare."""
     return len(here_first) >= LEAST_PAIRS and len(set(here_first)) == 2
 
 
 def here_is_next(usable: Sequence[bool], measured: Sequence[bool]) -> bool:
-    """Tell whether the next pair begins here: first comes the side that was first less often.
+    """Return whether the next pair begins here: the side that went first less often does.
 
-    In the ``usable`` pairs; where these say nothing, in all that were ``measured``.
+    Counts the ``usable`` pairs, and in a tie all ``measured`` ones.
     """
     ahead = [sum(1 if first else -1 for first in firsts) for firsts in (usable, measured)]
     return ahead <= [0, 0]
 
 
-def cpu_words(measured: Sequence[Sides]) -> List[str]:
-    """Say how the CPU time of an item changed, where that is known of enough pairs.
+def cpu_time_note(measured: Sequence[Sides]) -> List[str]:
+    """Return a note on the change of the CPU time per item, if enough pairs have it.
 
-    It judges nothing: it tells the reader of an open answer in which direction to look.
+    It does not affect the verdict; it is a hint for the reader of an inconclusive one.
     """
     known = []
     for sides in measured:
@@ -234,11 +233,11 @@ def cpu_words(measured: Sequence[Sides]) -> List[str]:
     return [f"the CPU time of an item changed by {change} ({low} to {high})"]
 
 
-def beside_words(measured: Sequence[Sides]) -> List[str]:
-    """Say how much others took of the rounds that are compared, where it is worth a word.
+def contention_note(measured: Sequence[Sides]) -> List[str]:
+    """Return a note on how much other programs took of the compared rounds, if that is much.
 
-    They took it from both sides alike, and the change holds beside them: another speed without
-    them is not measured. Of whole processes only clean rounds are compared.
+    They took it from both sides equally. The change holds next to these programs; without them it
+    may differ. If whole processes alternate, only clean rounds are compared.
     """
     rounds = [sides.rounds for sides in measured if sides.rounds is not None]
     share = statistics.median(one.taken(compared=True) for one in rounds) if rounds else 0.0
@@ -248,15 +247,15 @@ def beside_words(measured: Sequence[Sides]) -> List[str]:
 
 
 def undecided(measured: Sequence[Sides], reasons: Sequence[str]) -> Verdict:
-    """Return the verdict on a case of which too few pairs are left to compare.
+    """Return the verdict on a case with too few usable pairs.
 
-    ``reasons``: why there are no more, where other programs are not the reason.
+    ``reasons``: why there are no more pairs, other than disturbance.
     """
     if not measured:
         return Verdict(INCONCLUSIVE, in_turns=True, reasons=tuple(reasons))
     disturbed = [sides for sides in measured if not sides.usable]
     if disturbed:
-        reasons = [_why_too_few(disturbed, len(measured)), *cpu_words(measured), *reasons]
+        reasons = [_why_too_few(disturbed, len(measured)), *cpu_time_note(measured), *reasons]
     return Verdict(
         INCONCLUSIVE,
         before=typical([_sample(sides.there) for sides in measured], THROUGHPUT),
@@ -272,14 +271,14 @@ def undecided(measured: Sequence[Sides], reasons: Sequence[str]) -> Verdict:
 def _why_too_few(disturbed: Sequence[Sides], count: int) -> str:
     share = _share_text(statistics.median(sides.lost for sides in disturbed))
     return (
-        f"{len(disturbed)} of {count} pairs have too few rounds that can be compared: other "
-        f"programs took {share} of their time, or other machines of its host changed its speed; "
-        "run it again while they rest, or add --wait-for-quiet=2min"
+        f"{len(disturbed)} of {count} pairs have too few comparable rounds: other programs took "
+        f"{share} of their time, or other virtual machines on this host changed its speed; run it "
+        "again on a quiet machine, or add --wait-for-quiet=2min"
     )
 
 
 def not_judged(found: Sequence[MetricVerdict], thresholds: Mapping[str, float]) -> List[str]:
-    """Say which metrics have a threshold and no verdict, because a side has no such figure."""
+    """Return a note for each metric that has a threshold but no value on one side."""
     judged = {one.metric for one in found}
     return [left_out(name) for name in SCALARS if name in thresholds and name not in judged]
 
@@ -289,11 +288,11 @@ def verdict_on_pairs(
 ) -> Verdict:
     """Return the verdict on a case whose metrics :func:`compare` has judged.
 
-    ``reasons``: what else is to be said of it.
+    ``reasons``: notes to add to it.
     """
-    reasons = [*beside_words(measured), *reasons]
+    reasons = [*contention_note(measured), *reasons]
     if any(one.kind == INCONCLUSIVE for one in found):
-        reasons = [*cpu_words(measured), *reasons]
+        reasons = [*cpu_time_note(measured), *reasons]
     here, there = measured[-1].here.record, measured[-1].there.record
     threshold: Optional[float] = found[0].threshold
     verdict = build_verdict(
@@ -310,7 +309,7 @@ def verdict_on_pairs(
 
 
 def _share_text(share: float) -> str:
-    """Return a share in words; several threads can wait at a time, which says nothing more."""
+    """Return a share as text; several waiting threads can push it above 100%."""
     return percent(min(1.0, share), 0)
 
 

@@ -8,11 +8,11 @@
     compare_extra_info: [batch_size]
     renamed: {"test_a.py::test_old": "test_a.py::test_new"}
 
-Thresholds are fractions in Python (3% is 0.03). What is said of fewer cases wins over what is said
-of more: the file's ``default``, then ``--gate`` (which replaces its throughput for one run), then a
-case's marker, then the file's ``cases``, of which the last that matches wins, metric by metric.
-A file wins over a marker because the marker's author knows the case, and the file's the machine.
-Cases are compared only where the keys of ``benchmark.extra_info`` that it names are the same.
+Thresholds are fractions in Python (3% is 0.03). The more specific setting wins, metric by metric:
+the file's ``default``, then ``--gate`` (which replaces its throughput for one run), then a case's
+marker, then the last matching entry of the file's ``cases``. The file wins over the marker, because
+its author knows the machine; the marker's author knows only the case.
+``compare_extra_info`` names keys of ``benchmark.extra_info`` that must be equal on both sides.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from typing import Dict, Iterable, List, Mapping, Optional, Tuple
 from ipubench.fixtures.case import yaml_reader
 from ipubench.fixtures.case.errors import shortened
 from ipubench.fixtures.case.yaml_reader import Fields, Value, YamlError
-from ipubench.plugins.record.record import METRICS, THROUGHPUT
-from ipubench.plugins.record.text import fraction, matches
+from ipubench.plugins.record.record import INSTRUCTIONS, METRICS, THROUGHPUT
+from ipubench.plugins.record.text import NO_LIMITS, GateLimits, fraction, matches
 
 FILE_NAME = "gate.yml"
 IGNORE = "ignore"
 EXTRA_INFO = "compare_extra_info"
 RENAMED = "renamed"
 KEYS = ("default", "cases", "inconclusive", EXTRA_INFO, RENAMED)
-#: What becomes of a case that the gate could not decide.
+#: The outcomes of an inconclusive case.
 PASSES, FAILS = "pass", "fail"
 EMPTY = "write default: {throughput: 5%}"
 FORM = "percentages by metric, such as {throughput: 3%}, or ignore"
 
 
 class PolicyError(Exception):
-    """A policy cannot be used; the message says where, why and what to write."""
+    """Raised for an unusable policy; the message names the place, the reason and the remedy."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What one entry says: a threshold per metric, None where it is not judged; or ignore all."""
+    """One entry of a policy: a threshold per metric (None: not judged), or ignore everything."""
 
     thresholds: Dict[str, Optional[float]] = field(default_factory=dict)
     ignore: bool = False
@@ -52,19 +52,21 @@ class Rule:
 
 @dataclass(frozen=True)
 class Policy:
-    """The thresholds of a run: of a file, of ``--gate``, or of both."""
+    """The thresholds of a run, from a file, from ``--gate``, or from both."""
 
     name: str = FILE_NAME
     default: Rule = field(default_factory=Rule)
     cases: Tuple[Tuple[str, Rule], ...] = ()
-    gate: Optional[float] = None
+    gate: GateLimits = NO_LIMITS
+    #: What instructions may grow by if nothing else is said; None: they are not counted.
+    instructions: Optional[float] = None
     inconclusive: str = PASSES
     extra_info: Tuple[str, ...] = ()
     #: Old node id -> new one, of cases, functions, classes or files.
     renamed: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def load(cls, path: Path, gate: Optional[float] = None) -> Policy:
+    def load(cls, path: Path, gate: GateLimits = NO_LIMITS) -> Policy:
         """Read a policy file. Raises PolicyError."""
         name = f"the policy {path}"
         try:
@@ -74,12 +76,14 @@ class Policy:
             raise PolicyError(str(error)) from None
 
     def limits(self, nodeid: str, markers: Mapping[str, float]) -> Dict[str, float]:
-        """Return metric -> what a case may lose; a metric without a threshold is not judged.
+        """Return the threshold of each metric that is judged.
 
         ``markers`` as :func:`marker_thresholds` returns them.
         """
-        given = {} if self.gate is None else {THROUGHPUT: self.gate}
-        rules = [self.default, Rule(dict(given)), Rule(dict(markers))]
+        limits = {THROUGHPUT: self.gate.throughput, INSTRUCTIONS: self.gate.instructions}
+        given = {metric: value for metric, value in limits.items() if value is not None}
+        usual = {} if self.instructions is None else {INSTRUCTIONS: self.instructions}
+        rules = [Rule(dict(usual)), self.default, Rule(dict(given)), Rule(dict(markers))]
         rules += [rule for pattern, rule in self.cases if matches(pattern, nodeid)]
         thresholds: Dict[str, Optional[float]] = {}
         for rule in rules:
@@ -108,7 +112,7 @@ class _Reader:
         found = self._fields.mapping(root, "a policy", ", ".join(KEYS))
         for key in found:
             if key not in KEYS:
-                problem = f"{shortened(key)} is no key of a policy"
+                problem = f"{shortened(key)} is not a key of a policy"
                 raise self._fields.error(root.lines[key], problem, key, KEYS)
         default = self._rule(found["default"], "default") if "default" in found else Rule()
         patterns: Dict[str, Value] = {}
@@ -132,7 +136,7 @@ class _Reader:
         if value is None:
             return PASSES
         if value.data not in (PASSES, FAILS):
-            problem = f"inconclusive is {PASSES} or {FAILS}, not {shortened(str(value.data))}"
+            problem = f"inconclusive must be {PASSES} or {FAILS}, not {shortened(str(value.data))}"
             raise self._fields.error(value.line, problem)
         return str(value.data)
 
@@ -140,7 +144,7 @@ class _Reader:
         if value is None:
             return ()
         if not isinstance(value.data, list):
-            problem = f"{EXTRA_INFO} is a list of keys, such as [batch_size]"
+            problem = f"{EXTRA_INFO} must be a list of keys, such as [batch_size]"
             raise self._fields.error(value.line, problem)
         return tuple(self._fields.text(one, "a key of extra_info") for one in value.data)
 
@@ -150,13 +154,11 @@ class _Reader:
         thresholds: Dict[str, Optional[float]] = {}
         for metric, threshold in self._fields.mapping(value, shortened(where), FORM).items():
             if metric not in METRICS:
-                problem = f"{shortened(metric)} is no metric"
+                problem = f"{shortened(metric)} is not a metric"
                 raise self._fields.error(value.lines[metric], problem, metric, METRICS)
             thresholds[metric] = self._threshold(threshold, metric)
         if not thresholds:
-            raise self._fields.error(
-                value.line, f"{shortened(where)} says nothing; it holds {FORM}"
-            )
+            raise self._fields.error(value.line, f"{shortened(where)} is empty; write {FORM}")
         return Rule(thresholds)
 
     def _threshold(self, value: Value, metric: str) -> Optional[float]:

@@ -1,19 +1,19 @@
-"""The rule that turns a comparison into a verdict. Pure functions over benchmarks.
+"""Judges a case against a stored baseline. Pure functions over benchmarks.
 
-A case is screened with the session's own process. Where that one looks slower than it should, fresh
-processes decide, one after the other, until the decision is clear or the cap is reached:
+The session's own process screens a case. If it looks too slow, fresh processes decide, one after
+the other, until the verdict is clear or the cap is reached:
 
-- *regressed*: the estimated change is beyond what is allowed, and there is a change at the level
-  that is corrected for the number of compared cases;
-- *pass*: the estimate is within what is allowed, and its 95% interval excludes the change that the
-  gate looks for (5%, or twice the threshold);
-- *inconclusive*: neither, with as many processes as the cap and the time allow, or other programs
-  disturbed too many of them.
+- *regressed*: the estimated change exceeds the allowed one and is significant, corrected for the
+  number of compared cases;
+- *pass*: the estimate is within the allowed change, and its 95% interval excludes the change that
+  the gate looks for (5%, or twice the threshold);
+- *inconclusive*: neither, within the cap and the time, or because other programs disturbed too many
+  processes.
 
-A process that others disturbed says nothing, on either side; nor does one that found the machine in
-another state than the baseline's did. Allowed is the larger of the threshold
-and the case's own A/A floor. docs/explanation/noise-study.md says what else was tried, and
-scripts/gate_study shows what this finds.
+Disturbed processes do not count, on either side; nor does a process that ran in a different machine
+state from the baseline's. The allowed change is the larger of the threshold and the case's A/A
+noise floor. docs/explanation/noise-study.md compares other rules; scripts/gate_study measures what
+this one finds.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from ipubench.plugins.gate.countable import (
     comparable,
     deciding,
     decisive,
-    given_up,
+    disturbance_text,
     is_clean,
-    lost_words,
     same_copy,
+    too_disturbed,
     usual_copy,
 )
 from ipubench.plugins.gate.cpu_time import Growth, growth
@@ -71,46 +71,46 @@ from ipubench.plugins.record.verdict import (
     Verdict,
 )
 
-#: Standard deviation between processes of equal code that is assumed before any is measured.
+#: The assumed standard deviation between processes of equal code.
 ASSUMED = {THROUGHPUT: 0.02, "latency_p99": 0.1, "compile_time": 0.1, "peak_memory": 0.02}
-#: The slow-down that the gate is to find, where twice the threshold is less.
+#: The slow-down that the gate must find, unless twice the threshold is more.
 DETECTABLE_CHANGE = 0.05
-#: At which a change must be certain, in one look at one metric of one case, and of all cases
-#: together. A case has several looks; scripts/gate_study shows what this comes to.
+#: Significance levels: of one look at one metric of one case, and of all cases together. A case
+#: has several looks; scripts/gate_study measures the resulting false alarms.
 LEVEL, LEVEL_OF_ALL = 0.002, 0.025
-#: One process alone accuses no case.
+#: A regression needs this many processes.
 LEAST_OF_A_REGRESSION = 2
 TIME_OVER = (
-    "its share of the gate's time (--gate-time, or a third of --within) was over before the answer "
-    "was clear"
+    "its share of the gate's time (--gate-time, or a third of --within) was over before the "
+    "verdict was clear"
 )
-#: Returns None where the time is over.
+#: Returns None if there is no time for another process.
 Measure = Callable[[int], Optional[Benchmark]]
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What a case is judged by."""
+    """The thresholds and limits for judging a case."""
 
-    thresholds: Mapping[str, float]  # metric -> relative worsening that is allowed
+    thresholds: Mapping[str, float]  # metric -> allowed relative worsening
     cases: int = 1  # compared in this run
-    cap: int = 16  # fresh processes at most, or the fewest that decide where those are more
-    extra_info: Sequence[str] = ()  # what of a test's own facts has to be the same
+    cap: int = 16  # fresh processes at most, but never below LEAST_FRESH
+    extra_info: Sequence[str] = ()  # keys of extra_info that must be equal
 
     @property
     def most_fresh(self) -> int:
-        """The most fresh processes that measure a suspect."""
+        """The most fresh processes for one case."""
         return max(self.cap, LEAST_FRESH)
 
     @property
     def level(self) -> float:
-        """The level of one look at one metric of one case."""
+        """The significance level of one look at one metric of one case."""
         return min(LEVEL, corrected(LEVEL_OF_ALL, self.cases * len(self.thresholds)))
 
 
 @dataclass(frozen=True)
 class MetricRule:
-    """How one metric of a case is judged, by log costs of processes (plugins/gate/inference.py)."""
+    """Judges one metric of a case by the log costs of processes (plugins/gate/inference.py)."""
 
     metric: str
     before: Sequence[float]
@@ -118,7 +118,7 @@ class MetricRule:
     level: float
 
     def allowed(self, now: Sequence[float]) -> float:
-        """Return the larger of the threshold and the case's own noise floor, as a log cost."""
+        """Return the larger of the threshold and the case's noise floor, as a log cost."""
         return max(math.log1p(self.threshold), noise_floor(self.before, len(now)))
 
     def detectable_change(self, now: Sequence[float]) -> float:
@@ -130,7 +130,7 @@ class MetricRule:
         return effect(self.before, now, ASSUMED[self.metric])
 
     def decide(self, now: Sequence[float]) -> str:
-        """Return a verdict's kind, or '' where more processes are wanted."""
+        """Return a verdict's kind, or '' if more processes are needed."""
         return decide(self.effect(now), self.allowed(now), self.detectable_change(now), self.level)
 
 
@@ -139,9 +139,9 @@ def judge(
 ) -> Verdict:
     """Judge a benchmark against its baseline.
 
-    ``measure(number)`` returns the benchmark of one more fresh process, numbered from 1, or None
-    where there is no time for one; it is called only for a suspect. Without it the processes that
-    ``now`` holds decide.
+    ``measure(number)`` returns the benchmark of another fresh process, numbered from 1, or None if
+    there is no time; it is called only if the case looks slower. Without it, the processes in
+    ``now`` decide.
     """
     verdict = _judged(now, before, rule, measure)
     return replace(verdict, extra_info=tuple(changed_extra_info(now, before)))
@@ -154,7 +154,7 @@ def _judged(now: Benchmark, before: Benchmark, rule: Rule, measure: Optional[Mea
         return _unjudged(INCOMPARABLE, now, before, reasons)
     stored = processes_of(before)
     if not any(map(is_clean, stored)):
-        why = f"in the baseline {lost_words(stored)}; {SAVE_AGAIN}"
+        why = f"in the baseline {disturbance_text(stored)}; {SAVE_AGAIN}"
         return _unjudged(INCONCLUSIVE, now, before, [why])
     comparison = _Comparison(now, before, rule)
     comparison.run(measure)
@@ -164,10 +164,10 @@ def _judged(now: Benchmark, before: Benchmark, rule: Rule, measure: Optional[Mea
 
 
 def least_slowdown(before: Benchmark, rule: Rule) -> Optional[float]:
-    """Return the slow-down that is found in most comparisons with a baseline, as a fraction.
+    """Return the slow-down that most comparisons with a baseline find, as a fraction.
 
-    It follows from how much the baseline's processes differ, and the most fresh processes that the
-    rule has. None where throughput is not judged, or no process of the baseline may be judged by.
+    It depends on how much the baseline's processes differ and on the cap. None if throughput is not
+    judged, or the baseline has no usable process.
     """
     threshold = rule.thresholds.get(THROUGHPUT)
     stored = decisive(comparable(processes_of(before)))
@@ -181,7 +181,7 @@ def least_slowdown(before: Benchmark, rule: Rule) -> Optional[float]:
 
 
 def _unjudged(kind: str, now: Benchmark, before: Benchmark, reasons: Sequence[str]) -> Verdict:
-    """Return the verdict on a case that cannot be judged, with its figures of one unit."""
+    """Return the verdict on a case that cannot be judged; rates only if the units agree."""
     unit = now.record.throughput.unit
     alike = before.record.throughput.unit == unit
     here, there = deciding(now), deciding(before)
@@ -197,7 +197,7 @@ def _unjudged(kind: str, now: Benchmark, before: Benchmark, reasons: Sequence[st
 
 
 class _Comparison:
-    """One case, compared with its baseline."""
+    """Compares one case with its baseline."""
 
     def __init__(self, now: Benchmark, before: Benchmark, rule: Rule) -> None:
         self.rule = rule
@@ -212,13 +212,13 @@ class _Comparison:
         self.own = processes[0]
         self.fresh = [sample for sample in processes if sample.fresh]
         self.now = decisive(list(filter(self._counts, processes)))
-        self.kinds: Dict[str, str] = {}  # by metric; '' where there is none yet
+        self.kinds: Dict[str, str] = {}  # by metric; '' if undecided
         self.reasons: List[str] = []
-        #: Of the CPU time of an item, if that decided.
+        #: The change of the CPU time per item, if that decided.
         self.cpu_time: Optional[Effect] = None
 
     def run(self, measure: Optional[Measure]) -> None:
-        """Decide on every metric that is judged."""
+        """Decide every metric that can be judged."""
         metrics = [metric for metric in METRICS if self._can_judge(metric)]
         if measure is not None and len(self._clean_fresh()) < LEAST_FRESH:
             self._screen(metrics)
@@ -234,29 +234,29 @@ class _Comparison:
             self.reasons += self._why_not_more()
 
     def _counts(self, sample: Process) -> bool:
-        """Tell whether a process may be compared with the baseline's."""
+        """Return whether a process can be compared with the baseline's."""
         return is_clean(sample) and same_copy(sample, self.copy)
 
     def _why_not_more(self) -> List[str]:
-        """Say what kept processes from counting."""
+        """Return the reasons why processes do not count."""
         everyone = [self.own, *self.fresh]
         reasons = []
         if not all(map(is_clean, everyone)):
-            reasons.append(f"{lost_words(everyone)}; {WAYS_OUT}")
+            reasons.append(f"{disturbance_text(everyone)}; {WAYS_OUT}")
         others = [one for one in everyone if is_clean(one) and not self._counts(one)]
         if others:
             reasons.append(
                 f"{len(others)} of {len(everyone)} processes found the machine in another state: a "
-                f"copy in memory took {usual_copy(others):.2f} ms, and {self.copy:.2f} in the "
-                f"baseline; other machines of its host do that: {LATER}; where it stays so, save "
-                "the baseline again"
+                f"memory copy took {usual_copy(others):.2f} ms, but {self.copy:.2f} ms in the "
+                f"baseline, perhaps because of other virtual machines on this host: {LATER}; if it "
+                "stays like this, save the baseline again"
             )
         return reasons
 
     def _decide(self, metrics: Sequence[str], measure: Measure) -> None:
-        """Measure fresh processes until every metric has a verdict, or no more may follow."""
+        """Measure fresh processes until every metric has a verdict, or a limit is reached."""
         while not all(self.kinds.values()) and len(self.fresh) < self.rule.most_fresh:
-            if given_up(list(map(self._counts, self.fresh))):
+            if too_disturbed(list(map(self._counts, self.fresh))):
                 found = self._growth()
                 if found is None or found.proved or not found.suspect:
                     break
@@ -270,7 +270,7 @@ class _Comparison:
                 self.now = clean
                 self._look(metrics)
         if not all(self.kinds.values()) and len(self._clean_fresh()) < LEAST_FRESH:
-            # Few are clean, and these count: the effect knows how few they are.
+            # Use the few clean ones: the effect's interval is wide enough for a small sample.
             few = list(filter(self._counts, [self.own, *self.fresh]))
             if len(few) >= LEAST_OF_A_REGRESSION:
                 self.now = few
@@ -282,7 +282,7 @@ class _Comparison:
             self._look_at_cpu_time()
 
     def _growth(self) -> Optional[Growth]:
-        """Return by how much the CPU time of an item has grown, in all fresh processes."""
+        """Return the growth of the CPU time per item, over all fresh processes."""
         rule = self._metric_rule(THROUGHPUT)
         return growth(
             decisive(self.before),
@@ -295,15 +295,18 @@ class _Comparison:
         )
 
     def _look_at_cpu_time(self) -> None:
-        """Judge disturbed processes by CPU time, which can prove a regression and nothing else."""
+        """Judge disturbed processes by CPU time, which can only prove a regression."""
         found = self._growth()
         if found is not None and found.proved:
             self.cpu_time, self.now = found.effect, self.fresh
             self.kinds[THROUGHPUT] = REGRESSED
-            self.reasons.append(f"judged by its CPU time: {lost_words(self.fresh)}")
+            self.reasons.append(f"judged by its CPU time: {disturbance_text(self.fresh)}")
 
     def _all_slower_than_before(self) -> bool:
-        """Whether each process now is slower than each of the baseline: few must not be chance."""
+        """Return whether each process is slower than all of the baseline's.
+
+        With few processes, a mere difference of means may be chance.
+        """
         before, now = (self._log_costs(side, THROUGHPUT) for side in (self.before, self.now))
         return min(now) > max(before)
 
@@ -311,7 +314,7 @@ class _Comparison:
         return list(filter(self._counts, self.fresh))
 
     def _look(self, metrics: Sequence[str]) -> None:
-        """Judge by the processes that there are."""
+        """Judge by the processes so far."""
         self.kinds = {}
         for metric in metrics:
             log_costs = self._log_costs(self.now, metric)
@@ -321,9 +324,9 @@ class _Comparison:
                 self._leave_out(metric)
 
     def _screen(self, metrics: Sequence[str]) -> None:
-        """Judge by the session's own process: where it is clean it clears a case, and no more.
+        """Pass metrics by the session's own process, if it is clean; it cannot fail them.
 
-        Not the time to compile: a session that compiled other cases before has a warm framework.
+        Never the compile time: after compiling other cases, the framework is warm.
         """
         clean = self._counts(self.own)
         for metric in metrics:
@@ -338,7 +341,7 @@ class _Comparison:
         if metric not in self.rule.thresholds:
             return False
         sides = [decisive(self.before)]
-        # What an earlier case of the session has compiled, a fresh process compiles itself.
+        # A fresh process compiles even what this session reused from an earlier case.
         if metric != "compile_time" or self.own.compile != REUSED:
             sides.append([self.own])
         there = all(self._log_costs(side, metric) for side in sides)
@@ -356,18 +359,18 @@ class _Comparison:
         return _log_costs(side, metric, self.canary)
 
     def _screening_side(self, metric: str) -> Sequence[Process]:
-        # A session that measured other cases before holds more memory than a fresh process: the
-        # baseline's own, which may have measured more of them, would clear what has grown.
+        # A session holds more memory after other cases. The baseline's own session may have
+        # measured more cases than this one, and would hide a growth.
         return decisive(self.before) if metric == "peak_memory" else self.before
 
     def _metric_rule(self, metric: str, side: Optional[Sequence[Process]] = None) -> MetricRule:
-        """Return a metric's rule against ``side``, else against the processes that decide."""
+        """Return a metric's rule against ``side``; by default the decisive processes."""
         log_costs = self._log_costs(decisive(self.before) if side is None else side, metric)
         threshold = self.rule.thresholds.get(metric, math.inf)
         return MetricRule(metric, log_costs, threshold, self.rule.level)
 
     def verdict(self) -> Verdict:
-        """Return the verdict on what was found."""
+        """Return the verdict on the case."""
         log_costs = self._log_costs(self.now, THROUGHPUT)
         return build_verdict(
             self._metric_verdict(THROUGHPUT),

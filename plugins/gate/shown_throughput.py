@@ -1,4 +1,4 @@
-"""The throughput of a case with its interval, as every table and file shows it. Pure functions."""
+"""The throughput of a case and its interval, as tables and files show it. Pure functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ipubench.plugins.record.verdict import Verdict
 
 
 class ShownThroughput(NamedTuple):
-    """Items per second; None what nobody knows: a single round has no interval."""
+    """Items per second. A single round has no interval, so those fields are None."""
 
     unit: str
     median: float
@@ -28,7 +28,7 @@ class ShownThroughput(NamedTuple):
 
 
 class ShownCompute(NamedTuple):
-    """FLOP/s, and their share of the peak; None where they are unknown."""
+    """FLOP/s, and their share of the peak; None if unknown."""
 
     achieved: Optional[float] = None
     share: Optional[float] = None
@@ -37,8 +37,9 @@ class ShownCompute(NamedTuple):
 def throughput_of(benchmark: Benchmark) -> ShownThroughput:
     """Return the throughput of a case with its interval and spread.
 
-    Of one process it is the record's own. Of several it is what a comparison shows of those that
-    decide, with the 95% interval between them; mean, min and max are of all their rounds.
+    With one process, these are the record's own values. With several, the median is the one that
+    a comparison shows, with the 95% interval between the processes that decide; mean, min and max
+    cover all their rounds.
     """
     if len(processes_of(benchmark)) < 2:
         return _of_own_process(benchmark)
@@ -62,25 +63,25 @@ def throughput_of(benchmark: Benchmark) -> ShownThroughput:
 
 
 def shown_throughput(benchmark: Benchmark, verdict: Optional[Verdict]) -> ShownThroughput:
-    """Return the throughput that stands beside a verdict: the figure that was compared.
+    """Return the throughput to show next to a verdict: the value that was compared.
 
-    With the interval of the processes that it is of. It may be of none of the benchmark's: of
-    pairs, which have processes of their own. Then nothing but the figure is known.
+    The interval is that of the processes behind the value. Pairs have other processes than the
+    benchmark; then the median is all that is known.
     """
     found = throughput_of(benchmark)
     if verdict is None or verdict.now is None:
         return found
     elsewhere = verdict.in_turns or verdict.by_cpu_time
     for one in () if elsewhere else (found, _of_own_process(benchmark)):
-        if math.isclose(one.median, verdict.now):  # but for what logarithms are rounded by
+        if math.isclose(one.median, verdict.now):  # equal, except for rounding
             return one
     return ShownThroughput(found.unit, verdict.now)
 
 
 def shown_compute(benchmark: Benchmark, throughput: ShownThroughput) -> ShownCompute:
-    """Return the FLOP/s and the share of the peak that a shown throughput means.
+    """Return the FLOP/s and the share of the peak at this throughput.
 
-    The record has those of the session's own process.
+    They are scaled from the record, which has those of the session's own process.
     """
     compute = benchmark.record.compute
     if compute is None:
@@ -91,7 +92,7 @@ def shown_compute(benchmark: Benchmark, throughput: ShownThroughput) -> ShownCom
 
 
 def _of_own_process(benchmark: Benchmark) -> ShownThroughput:
-    """Return what the process of the session found."""
+    """Return the throughput of the session's own process."""
     own, once = benchmark.record.throughput, benchmark.record.rounds.count == 1
     return ShownThroughput(
         unit=own.unit,

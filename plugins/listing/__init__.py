@@ -1,1 +1,1 @@
-"""Lists the selected cases or their commands and runs nothing."""
+"""Lists the selected cases, or their commands, without running them."""

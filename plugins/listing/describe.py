@@ -32,11 +32,10 @@ def list_options(session: pytest.Session) -> Optional[bool]:
 
 
 def describe(items: List[pytest.Item], verbose: bool = False, width: int = 80) -> List[str]:
-    """Return the lines: for each bench function its cases' options and their values.
+    """Return the lines: for each bench function, the options of its cases and their values.
 
-    A line has the type and the meaning of an option too, if there is one function, or with -v.
-    Otherwise each function lists its own options, and those with the same values in all of them
-    come once, at the end.
+    With -v, or for a single function, each line also has the option's type and meaning. Otherwise
+    options with the same values in all functions come once, at the end.
     """
     groups: Dict[str, List[CaseConfig]] = {}
     for item in items:
@@ -102,7 +101,7 @@ def _wrapped(words: Sequence[str], width: int) -> List[str]:
 
 
 def _options(config: CaseConfig) -> List[Any]:
-    """Return what can be set; of a command or a test only what is no part of it."""
+    """Return the options that can be set; a command or a test decides most of them itself."""
     fields = [field for field in dataclasses.fields(config) if field.name != "name"]
     settable = SETTABLE if isinstance(config, SpecConfig) else ("batches_per_step", "steps")
     if isinstance(config, (SpecConfig, Function)):
@@ -133,7 +132,7 @@ def _some(values: Iterable[str]) -> str:
 
 
 def meaning(field: Any) -> str:
-    """Return what an option means, which values it accepts and its other names, in one line."""
+    """Return an option's meaning, its accepted values and its other names, in one line."""
     text = str(field.metadata.get("help", ""))
     if field.metadata.get("choices"):
         text += f"; one of {', '.join(map(str, field.metadata['choices']))}"

@@ -1,6 +1,6 @@
 """`--dry-run`: print the command of each selected case and run nothing.
 
-No device is touched, so an IPU's commands can be read on a machine without one.
+This needs no device, so it also shows an IPU's commands on a machine without one.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.instances.hosts import OPTION, launcher_arguments
 from ipubench.fixtures.instances.plan import instances_of, plan
 from ipubench.plugins.benchmarks_yml.command import launched
-from ipubench.plugins.command_line.own_options import own_arguments
-from ipubench.plugins.command_line.words import (
+from ipubench.plugins.command_line.arguments import (
     arguments_of,
     benchmark_arguments,
-    given_arguments,
     options_among,
     spellings,
-    typed_words,
+    typed_arguments,
+    typed_measuring_arguments,
 )
+from ipubench.plugins.command_line.own_options import own_arguments
 from ipubench.plugins.measure.instance import instance_command
 from ipubench.plugins.selection.selected import case_of
 from ipubench.plugins.state import run_of
 
 WIDTH = 80
-#: Options with a value by which pytest finds plugins, settings and tests.
-WHERE_FROM = ("-p", "-c", "--config-file", "--rootdir", "--confcutdir", "--import-mode")
-# Stand for what the run chooses when it starts.
+#: Options with a value that decide which plugins, settings and tests pytest loads.
+LOADING = ("-p", "-c", "--config-file", "--rootdir", "--confcutdir", "--import-mode")
+# Placeholders for values that a run chooses at its start.
 PORT, SOCKET = "PORT", "SOCKET"
 CACHE = Path("FOLDER")
 
@@ -54,31 +54,31 @@ def list_commands(session: pytest.Session) -> Optional[bool]:
 
 
 def commands(item: pytest.Item) -> List[str]:
-    """Return the lines of a case: what a user types, and below it what it launches."""
+    """Return the lines of a case: the command to type, and the command that it launches."""
     case = case_of(item)
     if case is None:
         return []
     if case.error:
         return ["", case.id, f"  cannot run: {case.error}"]
-    typed = typed_words(item.config)
-    words = [python(), "-m", "pytest", *where_from(typed)]
+    typed = typed_arguments(item.config)
+    command = [python(), "-m", "pytest", *loading_arguments(typed)]
     alone = instances_of(case.config) == 1
-    given = given_arguments(item.config)
+    given = typed_measuring_arguments(item.config)
     if alone:
         launching = tuple(spellings(item.config, OPTION))
-        given = [word for word in given if not word.startswith(launching)]
-    words += test_paths(item)
+        given = [argument for argument in given if not argument.startswith(launching)]
+    command += test_paths(item)
     given += [*benchmark_arguments(item.config), *own_arguments(item.config, typed, addopts=True)]
-    words += mask_words(given)
+    command += mask_words(given)
     if case.tier in (SWEEP, RARE):
-        words.append(spellings(item.config, "--sweep")[-1])
-    lines = ["", *wrapped(words)]
+        command.append(spellings(item.config, "--sweep")[-1])
+    lines = ["", *wrapped(command)]
     if case.config.shown_batch:
         lines.append(f"  global batch size: {case.config.shown_batch}")
     try:
-        command = launched(item)
-        if command is not None:
-            heading, started = command
+        launch = launched(item)
+        if launch is not None:
+            heading, started = launch
             return [*lines, heading, *wrapped(started, indent="    ")]
         if alone:
             return lines
@@ -103,21 +103,21 @@ def commands(item: pytest.Item) -> List[str]:
 
 
 def python() -> str:
-    """Return what a user types for this Python."""
+    """Return the name of this Python on a command line."""
     found = shutil.which("python")
-    # A virtual environment's is a link to the one that made it, whose packages are others.
+    # A virtual environment's python links to one with other packages, so compare the folders.
     folders = [os.path.dirname(path) for path in (found or "", sys.executable)]
     alike = found and os.path.samefile(found, sys.executable) and os.path.samefile(*folders)
     return "python" if alike else sys.executable
 
 
-def where_from(typed: Sequence[str]) -> List[str]:
-    """Return the typed words that lead pytest to the suite, and to a case by the name it has."""
-    return [word for words in options_among(typed, WHERE_FROM) for word in words]
+def loading_arguments(typed: Sequence[str]) -> List[str]:
+    """Return the typed options that decide which plugins, settings and tests pytest loads."""
+    return [argument for given in options_among(typed, LOADING) for argument in given]
 
 
 def test_paths(item: pytest.Item) -> List[str]:
-    """Return the words that name the case from the folder of this run."""
+    """Return the paths that name the case, relative to the folder of this run."""
     here = str(item.config.invocation_params.dir)
     named = run_of(item.config).selection.named_files
     parts = (word.partition("::") for word in arguments_of(item.config, item.nodeid, named))
@@ -125,10 +125,10 @@ def test_paths(item: pytest.Item) -> List[str]:
     return [os.path.relpath(path, here) + separator + rest for path, separator, rest in parts]
 
 
-def wrapped(words: Sequence[str], indent: str = "") -> List[str]:
-    r"""Return a command as lines of a shell, with `\` at the end of all but the last."""
+def wrapped(arguments: Sequence[str], indent: str = "") -> List[str]:
+    r"""Return a command as lines for a shell, with `\` at the end of all but the last."""
     lines = [indent]
-    for word in map(shlex.quote, words):
+    for word in map(shlex.quote, arguments):
         separator = "" if lines[-1].strip() == "" else " "
         if separator and len(lines[-1]) + len(word) + 3 > WIDTH:
             lines[-1] += " \\"

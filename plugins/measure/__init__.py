@@ -1,1 +1,1 @@
-"""Takes one case from its step to its record."""
+"""Measures a case: from its step to its record."""

@@ -1,11 +1,11 @@
-"""Cases that cannot share this process, each in a process of its own.
+"""Measures cases that cannot share this process, each in a separate process.
 
-The SDK's TensorFlow reads its flags (TF_POPLAR_FLAGS) once a process, and cases with synthetic data
-need others than those with host data. The flags that most cases of a run need are this process's.
-A case that ran when the run was killed that is now resumed may be why, and would end this one too.
+The SDK's TensorFlow reads its flags (TF_POPLAR_FLAGS) once per process, and cases with synthetic
+data need other flags than cases with host data. This process has the flags that most cases need.
+If a resumed run was killed, the case that ran at that time may be the cause: it could kill this
+process too.
 
-Such a case is measured by a process that this one starts, and its result counts as if it had been
-measured here.
+The result counts as if it had been measured here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ipubench.fixtures.devices import IPU_KINDS
 from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.machine.process import LAST_LINES
 from ipubench.fixtures.poplar.options import TF_FLAGS, case_flags
-from ipubench.plugins.command_line.words import looking_inside_arguments
+from ipubench.plugins.command_line.arguments import inspection_arguments
 from ipubench.plugins.elsewhere.remote_case import Outcome, RemoteCase
 from ipubench.plugins.measure.base import Measured, fail_where_implausible, state_of
 from ipubench.plugins.record import pytest_benchmark_adapter
@@ -34,7 +34,7 @@ from ipubench.plugins.state import Flags, run_of
 
 
 def flags_of(item: pytest.Item) -> Optional[Flags]:
-    """Return the flags that a case needs; None where it runs no TensorFlow on an IPU."""
+    """Return the flags that a case needs; None unless it runs TensorFlow on an IPU."""
     case = case_of(item)
     kind = run_of(item.config).selection.device
     if case is None or kind not in IPU_KINDS:
@@ -51,7 +51,7 @@ def flags_of(item: pytest.Item) -> Optional[Flags]:
 
 
 def why_apart(item: pytest.Item) -> str:
-    """Return why a selected case is measured in a process of its own, or ''."""
+    """Return why a selected case is measured in a separate process, or ''."""
     run = run_of(item.config)
     if item.nodeid in run.results.suspects:
         return f"the resumed run was killed while {item.nodeid} ran"
@@ -62,47 +62,47 @@ def why_apart(item: pytest.Item) -> str:
 
 
 def flags_of_most(items: Sequence[pytest.Item]) -> Optional[Flags]:
-    """Return what this process's TensorFlow starts with: what most cases need, else the first."""
+    """Return the flags that most cases need; on a tie, those of the first case."""
     found: Counter[Flags] = collections.Counter(filter(None, map(flags_of, items)))
     return max(found, key=lambda flags: found[flags], default=None)
 
 
 def why_cases_are_apart(items: Sequence[pytest.Item]) -> List[str]:
-    """Say how many cases get a process of their own, and why."""
+    """Return lines: how many cases get a separate process, and why."""
     lines = []
     for why, count in sorted(collections.Counter(filter(None, map(why_apart, items))).items()):
-        one = "case is measured in a process of its own"
-        what = counted(count, one, "cases are measured in processes of their own")
+        one = "case is measured in a separate process"
+        what = counted(count, one, "cases are measured in separate processes")
         lines.append(f"{what}, because {why}")
     return lines
 
 
 def measure_apart(item: pytest.Item) -> None:
-    """Measure a case apart instead of running its test here.
+    """Have a case measured in a separate process instead of running its test here.
 
-    pytest_pyfunc_call would be too late: a method of a unittest.TestCase is called without it.
+    pytest_pyfunc_call would be too late: unittest.TestCase methods are called without it.
     """
     if isinstance(item, pytest.Function) and why_apart(item):
         item.runtest = partial(_measure, item)  # type: ignore[method-assign]
 
 
 def _measure(item: pytest.Function) -> None:
-    """Let another process run the case; take over its record, its lines and how it ended."""
+    """Run the case in another process; take over its record, its lines and its outcome."""
     config, run = item.config, run_of(item.config)
-    run.progress.phase("measuring in a process of its own")
-    fixture: Any = item.funcargs.get("benchmark")  # a function without a meter has none
+    run.progress.phase("measuring in a separate process")
+    fixture: Any = item.funcargs.get("benchmark")  # None for a function without a meter
     disabled = fixture is not None and fixture.disabled
     if fixture is not None:
         pytest_benchmark_adapter.leave_out(fixture)
-    words = [
-        *looking_inside_arguments(config, run.selection.folders.get(item.nodeid, "")),
+    arguments = [
+        *inspection_arguments(config, run.selection.folders.get(item.nodeid, "")),
         *(["--benchmark-disable"] if disabled else []),
     ]
-    # Without the flags of the cases of this process.
+    # The cases of this process have added their flags to the environment.
     variables = {TF_FLAGS: run.exported_flags}
     with _results_folder(item) as folder, run.bounds.lifted():
-        case = RemoteCase(run, item.nodeid, words=words, variables=variables)
-        ended = case.run(folder)  # for as long as it would take here
+        case = RemoteCase(run, item.nodeid, arguments=arguments, variables=variables)
+        ended = case.run(folder)  # without a time limit, as here
     results = ended.results
     run.closing += [line for line in results.end.closing if line not in run.closing]
     benchmark = results.benchmarks.get(item.nodeid)
@@ -121,20 +121,20 @@ def _measure(item: pytest.Function) -> None:
 
 
 def _fail(reason: str, ended: Outcome) -> None:
-    """Fail as the case has failed in its process: by its message, or by what it printed last."""
+    """Fail with the message of the case's process, or with the last lines that it printed."""
     message = next(reversed(list(ended.results.messages.values())), "")
     if message:
         raise CaseError(message)
-    said = reason or f"the case's own process ended with {ended.how}"
+    problem = reason or f"the case's process ended with {ended.how}"
     lines = ended.lines[-LAST_LINES:]
-    pytest.fail("\n".join([f"{said}; the last lines of its process:", *lines]), pytrace=False)
+    pytest.fail("\n".join([f"{problem}; the last lines of its process:", *lines]), pytrace=False)
 
 
 @contextlib.contextmanager
 def _results_folder(item: pytest.Function) -> Iterator[Path]:
-    """Make the folder where a case's process leaves its journal, which we take over, and its logs.
+    """Make the folder for the journal and the logs of a case's process; keep only the logs.
 
-    Logs stay, as those of this process do. Raises CaseError where the folder cannot be made.
+    Raises CaseError if the folder cannot be made.
     """
     case: Any = case_of(item)
     results = user_path(options_of(item.config).results_dir).absolute()
@@ -150,5 +150,5 @@ def _results_folder(item: pytest.Function) -> Iterator[Path]:
         for path in folder.glob("run-*.jsonl"):
             path.unlink()
         for empty in (folder, folder.parent, folder.parent.parent):
-            with contextlib.suppress(OSError):  # not empty: it keeps logs
+            with contextlib.suppress(OSError):  # not empty: it has logs
                 empty.rmdir()

@@ -1,7 +1,6 @@
-"""What the meters share: the step that they hold, how it is built, and how a measurement ends.
+"""What the meters share: building and closing the step, and writing the record.
 
-A measurement ends with its record. Whether that is slower than something else is for
-plugins/compare, which finds what was measured in the test's state.
+plugins/compare judges the result later. It finds it in the test's state.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from ipubench.fixtures.machine.frames import left_out
 from ipubench.fixtures.runtimes.call import CallStep
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.fixtures.runtimes.surrounded import Around
-from ipubench.plugins.command_line.words import worker_count
+from ipubench.plugins.command_line.arguments import worker_count
 from ipubench.plugins.measure.disturbance import wait_for_quiet
 from ipubench.plugins.measure.rounds import timed
 from ipubench.plugins.measure.watched import Watched
@@ -94,28 +93,28 @@ class FirstFacts(NamedTuple):
 
 @dataclass(frozen=True)
 class CaseRun:
-    """A case that runs in this process: its test, its device and the conditions that hold."""
+    """A case that runs in this process: its test, its device and the conditions."""
 
     item: pytest.Item
     case: Case
     benchmark: Any  # pytest-benchmark's fixture
     device: Device
     conditions: Facts
-    #: Of one of the several results of its test.
+    #: Set if the test has several results: the name of this one.
     own_name: Optional[str] = None
 
     @property
     def run(self) -> Run:
-        """The run that it is a case of."""
+        """The run of the case."""
         return run_of(self.item.config)
 
     @property
     def fullname(self) -> str:
-        """What the run calls it: its test's node id, if it has no name of its own."""
+        """Its name in the run: by default the node id of its test."""
         return self.own_name or self.item.nodeid
 
     def first_facts(self) -> FirstFacts:
-        """Return what every record begins with: the case, the device, what else holds, the time."""
+        """Return what every record begins with: case, device, conditions, versions, time."""
         case, config = self.case, self.item.config
         info = self.device.info
         return FirstFacts(
@@ -137,7 +136,7 @@ class CaseRun:
         )
 
     def wait_for_quiet(self) -> None:
-        """With ``--wait-for-quiet``: wait until others leave the machine alone, or that long."""
+        """With ``--wait-for-quiet``: wait until the machine is quiet, or the time is over."""
         run = self.run
         most, progress = options_of(run.config).wait_for_quiet, run.progress
         if most is None:
@@ -152,14 +151,14 @@ class CaseRun:
             )
 
     def phase(self, part: str, text: str) -> None:
-        """Show what the case is doing now, and count it to a part of its time."""
+        """Show what the case is doing now; count its time to a part."""
         self.run.spent.enter(part)
         self.run.progress.phase(text)
 
     def finish(self, record: Record, release: Callable[[], None]) -> None:
-        """Write the record of the case, and leave what was measured in the test's state.
+        """Write the record of the case, and add the measurement to the test's state.
 
-        An implausible result fails here, with its record written.
+        Fails the case if the result is implausible; the record is written all the same.
         """
         run, state = self.run, state_of(self.item)
         record = replace(record, spent=run.spent.of_case())
@@ -173,7 +172,7 @@ class CaseRun:
             state.names.append(self.fullname)
 
     def add_extra(self) -> None:
-        """Record what was put into ``extra_info`` since the record was written."""
+        """Record changes of ``extra_info`` since the record was written."""
         run = self.run
         now = storable(pytest_benchmark_adapter.noted(self.benchmark))
         if now != run.results.benchmarks[self.fullname].extra_info.others:
@@ -182,9 +181,9 @@ class CaseRun:
 
 @contextlib.contextmanager
 def untraced() -> Iterator[bool]:
-    """Take out what traces this thread, as coverage does: it would be measured too.
+    """Suspend tracers and profilers of this thread, such as coverage: they would be measured too.
 
-    Gives whether there was something.
+    Yields whether there was one.
     """
     tracer, profiler = sys.gettrace(), sys.getprofile()
     sys.settrace(None)
@@ -193,14 +192,14 @@ def untraced() -> Iterator[bool]:
         yield tracer is not None or profiler is not None
     finally:
         sys.settrace(tracer)
-        if profiler is not None and hasattr(profiler, "enable"):  # cProfile's is no function
+        if profiler is not None and hasattr(profiler, "enable"):  # cProfile's is an object
             profiler.enable()
         else:
             sys.setprofile(profiler)
 
 
 class StepMeter(ABC):
-    """Works on the step that a bench function hands it, and closes it."""
+    """Runs the step that a bench function passes to it, and closes it."""
 
     def __init__(self, case_run: CaseRun) -> None:
         self.case_run = case_run
@@ -223,11 +222,11 @@ class StepMeter(ABC):
     ) -> Optional[Awaitable[None]]:
         """Measure ``step``, which processes ``items`` of ``unit`` (a plural noun) per batch.
 
-        A callable without arguments is a step too, of which each call is a batch; a coroutine
-        function is awaited. Where an event loop runs, that loop does it: await what is returned.
-        ``flops``: floating-point operations per item, counted by the runtime where it is None.
-        ``latency_from_throughput``: a batch's latency is items / throughput, as some of the
-        original programs' tables have it, and is not measured by itself.
+        A callable without arguments is a step too: each call is a batch. A coroutine function is
+        awaited; if an event loop runs already, await what this returns.
+        ``flops``: floating-point operations per item; None: the runtime counts them.
+        ``latency_from_throughput``: do not measure latency separately, but compute it as items /
+        throughput, like some tables of the original programs.
         ``setup`` and ``teardown`` run around each call of a callable, and are not timed. If
         ``setup`` returns ``(args, kwargs)``, both others are called with them.
         """
@@ -255,14 +254,14 @@ class StepMeter(ABC):
         )
         in_loop = work.use_running_loop() if isinstance(work, CallStep) else None
         if in_loop is not None:
-            return self._work_beside(in_loop, work, facts)
+            return self._work_in_thread(in_loop, work, facts)
         with untraced() as traced:
             self.work_on(work, facts)
         if traced and isinstance(work, CallStep):
             work.call_once()
         return None
 
-    async def _work_beside(self, in_loop: InLoop, work: Step, facts: BatchFacts) -> None:
+    async def _work_in_thread(self, in_loop: InLoop, work: Step, facts: BatchFacts) -> None:
         with untraced() as traced:
             await in_loop.run_in_thread(partial(self.work_on, work, facts))
         if traced:
@@ -270,10 +269,10 @@ class StepMeter(ABC):
 
     @abstractmethod
     def work_on(self, step: Step, facts: BatchFacts) -> None:
-        """Do with the step what this meter is for, and close it where that went well."""
+        """Do this meter's work with the step, and close it if that went well."""
 
     def end(self) -> None:
-        """At the end of the test, however it went: close the step."""
+        """Close the step at the end of the test, also after a failure."""
         self.close()
         if self._called:
             pytest_benchmark_adapter.count_as_used(self.benchmark)
@@ -285,14 +284,14 @@ class StepMeter(ABC):
             step.close()
 
     def phase(self, part: str, text: str) -> None:
-        """Show what the case is doing now, and count it to a part of its time."""
+        """Show what the case is doing now; count its time to a part."""
         self.case_run.phase(part, text)
 
     def on_built(self, step: Step) -> None:
-        """Decide what has to be decided before the step is compiled."""
+        """Make the decisions that the compiler needs."""
 
     def build(self, step: Step) -> Built:
-        """Build and compile the step; return what that took."""
+        """Build and compile the step; return how long that took."""
         clock = self.device.clock
         self.phase("build", "building")
         build_seconds = timed(step.build, clock)
@@ -309,7 +308,7 @@ class StepMeter(ABC):
 
 
 def _callable(step: Any) -> Callable[[], Any]:
-    """Return what a bench function gives to be measured, if it can be called."""
+    """Return the function that a bench function passed. Raises CaseError for anything else."""
     if not callable(step):
         raise CaseError(
             f"meter(...) was given a value of type {type(step).__name__}, which cannot be called: "
@@ -320,7 +319,7 @@ def _callable(step: Any) -> Callable[[], Any]:
 
 
 def _amount(name: str, given: Any, or_zero: bool = False) -> float:
-    """Return an amount that a bench function says; one of NumPy's types as a float."""
+    """Check an amount that a bench function passed; return NumPy's types as a float."""
     try:
         amount = float(given)
     except (TypeError, ValueError, OverflowError):
@@ -332,7 +331,7 @@ def _amount(name: str, given: Any, or_zero: bool = False) -> float:
 
 
 def _noun(unit: Any) -> str:
-    """Return the unit that a bench function says, if tables can show it."""
+    """Return the unit that a bench function passed. Raises CaseError if it is not a noun."""
     if not (isinstance(unit, str) and unit.strip() and unit.isprintable()):
         raise CaseError(f"meter(..., unit={unit!r}): unit has to be a noun, as in unit='images'")
     return unit
@@ -340,7 +339,7 @@ def _noun(unit: Any) -> str:
 
 @dataclass(frozen=True)
 class BatchFacts:
-    """What a bench function says of a batch, see :meth:`StepMeter.__call__`."""
+    """A bench function's description of a batch, see :meth:`StepMeter.__call__`."""
 
     items: float
     unit: str
@@ -350,19 +349,19 @@ class BatchFacts:
 
 @dataclass(frozen=True)
 class Built:
-    """How long building and compiling took, and where the compiled model came from."""
+    """The time of building and compiling, and the origin of the compiled model."""
 
     build_seconds: float
     compile_seconds: float
     compile: str  # fresh, reused or cached
-    saved_seconds: Optional[float] = None  # by a folder of compiled models
+    saved_seconds: Optional[float] = None  # with a folder of compiled models
 
 
 @dataclass(frozen=True)
 class Measured:
     """A measured case: its benchmark.
 
-    ``release`` lets go of what a fresh process needs that measures the case again.
+    ``release`` frees what a fresh process needs to measure the case again.
     """
 
     benchmark: Benchmark
@@ -371,22 +370,22 @@ class Measured:
 
 @dataclass
 class CaseState:
-    """What a test has measured so far."""
+    """The measurements of a test so far."""
 
-    #: Still to be judged.
+    #: Not judged yet.
     measured: List[Measured] = field(default_factory=list)
-    #: The cases that it has recorded, and the names of those that are not named as it is.
+    #: The cases that it has recorded, and the names of those that differ from the test's.
     recorded: List[CaseRun] = field(default_factory=list)
     names: List[str] = field(default_factory=list)
-    #: What a fixture of pytest-benchmark measures by itself, until it is recorded.
+    #: Measurements of pytest-benchmark that are not recorded yet.
     watched: List[Tuple[CaseRun, Watched]] = field(default_factory=list)
-    #: What its fixture ``benchmark`` measures with, while the test runs.
+    #: The meter behind the fixture ``benchmark``, while the test runs.
     meter: Optional[StepMeter] = None
-    #: By name, what each of its fresh processes has measured.
+    #: For each fresh process: name -> its measurement.
     processes: List[Dict[str, Benchmark]] = field(default_factory=list)
-    #: What a record says of ``--wait-for-quiet``.
+    #: The record's part about ``--wait-for-quiet``.
     quiet: Optional[Quiet] = None
-    #: Lets go of what the case shares, which a fresh process will need.
+    #: Releases the case's shared resources, which a fresh process will need.
     release: Optional[Callable[[], None]] = None
 
 
@@ -394,19 +393,19 @@ _state_key = pytest.StashKey[CaseState]()
 
 
 def state_of(item: pytest.Item) -> CaseState:
-    """Return what a test has measured so far."""
+    """Return the measurements of a test so far."""
     return item.stash.setdefault(_state_key, CaseState())
 
 
 def begin_test(item: pytest.Item) -> None:
-    """Have results be this test's; it may be repeated."""
+    """Start with no measurements; the results to come are this test's."""
     item.stash[_state_key] = CaseState()
     run_of(item.config).item = item
 
 
 @dataclass(frozen=True)
 class Calls:
-    """What a round that another program timed consists of."""
+    """The calls in each round that another program timed."""
 
     timed_by: str
     each_round: int  # calls, or whatever the unit is
@@ -455,7 +454,7 @@ def timed_by_another(
 
 
 def fail_where_implausible(record: Record, where: str = "") -> None:
-    """Fail the case where its record claims more work than the device can do."""
+    """Fail the case if its record claims more work than the device can do."""
     compute = record.compute
     if not record.implausible or compute is None:
         return

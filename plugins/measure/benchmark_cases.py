@@ -1,8 +1,8 @@
-"""What tests measure with pytest-benchmark's fixture ``benchmark`` becomes cases of the run.
+"""Makes a case of each test that measures with pytest-benchmark's fixture ``benchmark``.
 
-``benchmark(function, ...)`` is measured by our meter: it calibrates, warms up and ends the rounds.
-Where the test or the command line says how (``pedantic``, ``min_rounds``, ``--benchmark-warmup``),
-pytest-benchmark measures as it always does, and the record says so.
+Our meter measures ``benchmark(function, ...)``: it calibrates, warms up and ends the rounds.
+If the test or the command line has settings for that (``pedantic``, ``min_rounds``,
+``--benchmark-warmup``), pytest-benchmark measures as usual, and the record contains its name.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from ipubench.fixtures.case.cases import Case, case_key
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.machine.frames import left_out
 from ipubench.fixtures.runtimes.call import CallStep
-from ipubench.plugins.command_line.words import benchmark_arguments, measures, only_tests
+from ipubench.plugins.command_line.arguments import benchmark_arguments, measures, only_tests
 from ipubench.plugins.measure.alternating import AlternatingMeter
 from ipubench.plugins.measure.base import CaseRun, StepMeter, state_of
 from ipubench.plugins.measure.by_pytest_benchmark import AS_THE_TEST_SAYS, UNIT, begin, record
 from ipubench.plugins.measure.choose import meter_of
+from ipubench.plugins.measure.counting import CallMeter
 from ipubench.plugins.measure.meter import Meter
 from ipubench.plugins.record.pytest_benchmark_adapter import (
     Recorded,
     awaiting,
-    becoming,
     count_as_used,
+    make_recorded,
 )
 from ipubench.plugins.run.journal import start_late
 from ipubench.plugins.selection.functions import asks_for, claim, make_case
@@ -38,7 +39,7 @@ __tracebackhide__ = left_out
 
 
 def become_case(item: pytest.Item) -> Case:
-    """Return the case of a test; one that turns out to measure becomes one."""
+    """Return the case of a test; make one if the test has none."""
     found, run = case_of(item), run_of(item.config)
     if found is not None:
         return found
@@ -61,7 +62,7 @@ def case_run_of(item: pytest.Item, case: Case, benchmark: Any, request: Any) -> 
 
 
 def measured(benchmark: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
-    """Yield the fixture for a test: pytest-benchmark's own, or one that our meter serves."""
+    """Yield the fixture for a test: pytest-benchmark's, or one that calls our meter."""
     item = request.node
     if not (benchmark.disabled or only_tests(item.config)):
         become_case(item)
@@ -70,17 +71,20 @@ def measured(benchmark: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
         return
     try:
         case_run = case_run_of(item, item.stash[case_key], benchmark, request)
-    except BaseException:  # no device: pytest-benchmark would warn that nothing was measured
+    except BaseException:  # no device; otherwise pytest-benchmark warns of an unused fixture
         count_as_used(benchmark)
         raise
     meter = meter_of(case_run, lambda: request.getfixturevalue("ipubench_peaks"))
     marker = item.get_closest_marker("benchmark")
     settings = set(marker.kwargs if marker else ()) - {"group"}
-    told = bool(settings or benchmark_arguments(item.config))
-    work, state = Measuring(meter, told), state_of(item)
+    has_settings = bool(settings or benchmark_arguments(item.config))
+    work, state = Measuring(meter, has_settings), state_of(item)
     state.meter = meter
+    recorded = make_recorded(benchmark, work.measure, work.by_pytest_benchmark)
+    if isinstance(meter, CallMeter):
+        recorded.most_calls = meter.most_calls
     try:
-        yield becoming(benchmark, work.measure, work.itself)
+        yield recorded
     finally:
         meter.close()
         state.meter = None
@@ -88,18 +92,17 @@ def measured(benchmark: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
 
 @dataclass
 class Measuring:
-    """What the fixture does with a function."""
+    """Measures the functions that a test passes to the fixture."""
 
     meter: StepMeter
-    told: bool  # how to measure, by the test or the command line
+    has_settings: bool  # the test or the command line sets how to measure
 
     def measure(self, benchmark: Recorded, function: Callable[[], Any]) -> Any:
         """Measure a function; return what its last call returned."""
-        if self.told:
+        if self.has_settings and not isinstance(self.meter, CallMeter):
             in_loop = awaiting(benchmark, function)
-            call = partial(
-                self.itself, benchmark, partial(benchmark.by_itself, in_loop or function)
-            )
+            run = partial(benchmark.by_pytest_benchmark, in_loop or function)
+            call = partial(self.by_pytest_benchmark, benchmark, run)
             return call() if in_loop is None else in_loop.run_in_thread(call)
         return self._by_meter(CallStep(function))
 
@@ -107,17 +110,18 @@ class Measuring:
         awaitable = self.meter(step, items=1, unit=UNIT)
         return step.result if awaitable is None else _result(awaitable, step)
 
-    def itself(self, benchmark: Recorded, run: Callable[[], Any]) -> Any:
-        """Have pytest-benchmark measure, and record what it found; return what ``run`` returns."""
+    def by_pytest_benchmark(self, benchmark: Recorded, run: Callable[[], Any]) -> Any:
+        """Measure and record by pytest-benchmark; return what ``run`` returns."""
         if isinstance(self.meter, AlternatingMeter):
             if benchmark.repeatable is not None:
                 return self._by_meter(benchmark.repeatable)
             self.meter.refuse(AS_THE_TEST_SAYS)
+        if isinstance(self.meter, CallMeter):
+            return self.meter.with_settings(benchmark, run)
         if not isinstance(self.meter, Meter):
             raise CaseError(
-                f"{self.meter.item.nodeid}: {AS_THE_TEST_SAYS}, and "
-                "nothing else can be done with it; benchmark(function) without settings can be "
-                "profiled"
+                f"{self.meter.item.nodeid}: {AS_THE_TEST_SAYS}, so it cannot be profiled; "
+                "benchmark(function) without settings can"
             )
         watched = begin(self.meter.case_run)
         result = run()

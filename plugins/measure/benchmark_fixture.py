@@ -1,4 +1,4 @@
-"""pytest-benchmark's fixture ``benchmark``, in whose place this one stands."""
+"""Replaces pytest-benchmark's fixture ``benchmark``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ipubench.fixtures.case.cases import case_key
 
 @pytest.fixture
 def benchmark(benchmark: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
-    """pytest-benchmark's own; what a test measures with it is recorded as a case."""
+    """Return pytest-benchmark's fixture; record what a test measures with it as a case."""
     if benchmark.disabled and case_key not in request.node.stash:
         yield benchmark
         return

@@ -1,4 +1,4 @@
-"""What pytest-benchmark measures by its own rules, and the record of it."""
+"""Records what pytest-benchmark measures by its rules."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ipubench.plugins.record.structs import Memory
 
 UNIT = "calls"
 #: Why such a case cannot take turns with another process, round by round.
-AS_THE_TEST_SAYS = "pytest-benchmark measures it as the test says"
+AS_THE_TEST_SAYS = "pytest-benchmark measures it with the test's settings"
 
 
 def begin(case_run: CaseRun) -> Watched:
-    """Begin to watch what pytest-benchmark measures; with ``--wait-for-quiet`` wait before."""
+    """Begin to watch a measurement of pytest-benchmark; with ``--wait-for-quiet`` wait before."""
     case_run.wait_for_quiet()
     case_run.phase("rounds", "measuring as pytest-benchmark does")
     return Watched.begin(case_run.device)
@@ -39,7 +39,7 @@ def record(case_run: CaseRun, watched: Watched) -> None:
         seconds,
         latency([s / calls for s in seconds], ITSELF),
         Memory(watched.memory.read(), watched.memory.since, None),
-        watched.others.describe_whole(len(seconds)),
+        watched.others.describe_at_once(len(seconds)),
         effective={"precision": OWN, "measured_by": ITSELF},
         compile="none",
         canary_kind=case_run.device.canary_kind,

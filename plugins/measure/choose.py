@@ -1,4 +1,4 @@
-"""Which meter measures a case."""
+"""Chooses the meter for a case."""
 
 from __future__ import annotations
 
@@ -7,21 +7,27 @@ from typing import Callable
 from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.measure.alternating import AlternatingMeter
 from ipubench.plugins.measure.base import CaseRun, StepMeter
+from ipubench.plugins.measure.counting import CountMeter, OnceMeter
+from ipubench.plugins.measure.inspection import CompileMeter, ProfileMeter
 from ipubench.plugins.measure.instance import InstanceMeter
-from ipubench.plugins.measure.looking_inside import CompileMeter, ProfileMeter
 from ipubench.plugins.measure.meter import Meter
 from ipubench.plugins.measure.peaks import Peaks
 
 
 def meter_of(case_run: CaseRun, peaks: Callable[[], Peaks]) -> StepMeter:
-    """Return the meter for what this session does with a case."""
-    config, member = case_run.item.config, case_run.run.member
-    if member is not None and member.alternates:
-        return AlternatingMeter(case_run, peaks(), member)
-    if member is not None:
-        return InstanceMeter(case_run, member)
+    """Return the meter that this session uses for a case."""
+    config, instance = case_run.item.config, case_run.run.instance
+    if instance is not None and instance.alternates:
+        return AlternatingMeter(case_run, peaks(), instance)
+    if instance is not None:
+        return InstanceMeter(case_run, instance)
+    if options_of(config).counting is not None:
+        return CountMeter(case_run)
     if options_of(config).profile is not None:
         return ProfileMeter(case_run)
     if getattr(case_run.case.config, "compile_only", False):
         return CompileMeter(case_run)
+    counting = case_run.run.counting
+    if counting is not None and counting.alone and counting.replaces_times(case_run.item.nodeid):
+        return OnceMeter(case_run)
     return Meter(case_run, peaks())

@@ -1,8 +1,8 @@
-"""Which rounds other programs disturbed, and whether enough clean ones are left.
+"""Finds the rounds that other programs disturbed, and whether enough clean ones are left.
 
-A round is disturbed where others took more than ``LIMIT`` of its time. It stays in the record, and
-no figure is made of it: docs/explanation/measurement.md says how that limit was chosen. Nor is one
-made of rounds that found the machine in another state than most (fixtures/machine/state.py).
+A round is disturbed if others took more than ``LIMIT`` of its time (docs/explanation/measurement.md
+has the reason for that limit). It stays in the record but does not count. The same is true of
+rounds that found the machine in another state than most (fixtures/machine/state.py).
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from ipubench.plugins.record.structs import Contention, Quiet
 
 #: The share of a round's time that others may take from a clean round.
 LIMIT = 0.02
-#: A budget stretches to so many times itself until enough rounds are clean.
+#: Until enough rounds are clean, a budget stretches by up to this factor.
 STRETCH = 3.0
-#: A budget of fewer seconds is kept: whoever gives so little wants a quick answer.
+#: Shorter budgets, in seconds, do not stretch: their users want a quick result.
 LEAST_STRETCHED = 1.0
-#: Fewer clean rounds are not enough, unless fewer were asked for ...
+#: Fewer clean rounds are not enough, unless the user asked for fewer.
 LEAST_ROUNDS = 3
-#: ... and neither are those that fill less of the budget, unless they are this many.
+#: Clean rounds have to fill this share of the budget, or be this many.
 LEAST_SHARE, MANY_ROUNDS = 0.5, 20
-#: The machine is quiet while others use less than this share of its CPUs, in one look.
+#: The machine is quiet while others use less than this share of its CPUs.
 QUIET, LOOK_SECONDS = 0.03, 1.0
 UNKNOWN = "this system does not count how long threads wait"
 
 
 class Disturbance(Watch):
-    """What others took from each round of one case, and in which state each found the machine."""
+    """For each round of a case: the time that others took, and the machine's state."""
 
     @classmethod
     def of(cls, device: Device) -> Disturbance:
-        """Watch the host of a device; not at all where it counts nothing, as the record says."""
+        """Watch the host of a device, if it counts what others take."""
         contention = device.contention()
         return cls(contention, None if contention is None else device.look())
 
     def kept(self, rounds: int) -> List[bool]:
-        """Tell of each round whether figures are made of it.
+        """Return, for each round, whether it counts.
 
-        Not of those that others disturbed; nor of those that found the machine in another state
-        than most did: they take other times.
+        A round does not count if others disturbed it, or if the machine was in another state than
+        in most rounds.
         """
         if self.contention is None:
             return [True] * rounds
@@ -59,16 +59,16 @@ class Disturbance(Watch):
         return [one and same_state(now, copy) for one, now in zip(kept, self.around())]
 
     def copy(self, chosen: Sequence[bool]) -> Optional[float]:
-        """Return the usual copy's time round the chosen rounds, None where nothing is known."""
+        """Return the usual time of the copy around the chosen rounds; None if there is none."""
         found = [now for now, one in zip(self.around(), chosen) if one]
         return usual(found) if found else None
 
     def clean(self, seconds: Sequence[float]) -> List[float]:
-        """Return the seconds of the rounds that figures are made of."""
+        """Return the seconds of the rounds that count."""
         return [value for value, kept in zip(seconds, self.kept(len(seconds))) if kept]
 
-    def describe_whole(self, rounds: int) -> Contention:
-        """Return the same of work that was watched as a whole, for each of its rounds."""
+    def describe_at_once(self, rounds: int) -> Contention:
+        """Return the same as :meth:`describe` if all rounds together were watched as one."""
         if self.contention is None:
             return Contention(unknown=UNKNOWN)
         (taken,) = self.taken()
@@ -83,12 +83,12 @@ class Disturbance(Watch):
     def describe(self, seconds: Sequence[float], enough: bool) -> Contention:
         """Return this part of a record, as shares of the wall time.
 
-        ``cpu_seconds`` are those that all of our processes used; ``copy_ms`` is of the kept rounds.
+        ``cpu_seconds``: used by all of our processes. ``copy_ms``: of the kept rounds.
         """
         if self.contention is None:
             return Contention(unknown=UNKNOWN)
         readings = self.contention.readings
-        whole = between(readings[0], readings[-1])
+        total = between(readings[0], readings[-1])
         kept = self.kept(len(seconds))
         copy = self.copy(kept) if self.copies else None
         return Contention(
@@ -98,11 +98,11 @@ class Disturbance(Watch):
             kept=kept,
             clean=sum(kept),
             enough=enough,
-            by_others=round(whole.by_others, 4),
-            waited=round(whole.waited, 4),
-            stolen=round(whole.stolen, 4),
-            beside=round(whole.beside, 4),
-            throttled=round(whole.throttled, 4),
+            by_others=round(total.by_others, 4),
+            waited=round(total.waited, 4),
+            stolen=round(total.stolen, 4),
+            beside=round(total.beside, 4),
+            throttled=round(total.throttled, 4),
             reading_seconds=round(self.contention.seconds, 6),
             copies_ms=[round(one, 4) for one in self.copies] or (),
             copy_ms=None if copy is None else round(copy, 4),
@@ -110,12 +110,12 @@ class Disturbance(Watch):
 
 
 def longest(budget: float) -> float:
-    """Return the seconds that rounds may take if others disturb them."""
+    """Return the seconds that rounds may take on a disturbed machine."""
     return budget if budget < LEAST_STRETCHED else STRETCH * budget
 
 
 def is_enough(clean: Sequence[float], rounds: int, budget: float) -> bool:
-    """Tell whether a process may be judged by its clean rounds, of ``rounds`` in all."""
+    """Return whether ``clean`` rounds, out of ``rounds`` in all, are enough for a verdict."""
     if len(clean) < min(LEAST_ROUNDS, rounds):
         return False
     if len(clean) >= MANY_ROUNDS or 2 * len(clean) >= rounds:
@@ -124,9 +124,9 @@ def is_enough(clean: Sequence[float], rounds: int, budget: float) -> bool:
 
 
 def wait_for_quiet(device: Device, most_seconds: float, progress: Callable[[str], None]) -> Quiet:
-    """Wait until others leave the machine alone, for so long at most; return a part of the record.
+    """Wait at most ``most_seconds`` until the machine is quiet; return a part of the record.
 
-    Raises CaseError where nothing is counted.
+    Raises CaseError if this system does not count the time that others take.
     """
     contention = device.contention()
     if contention is None:
@@ -138,7 +138,7 @@ def wait_for_quiet(device: Device, most_seconds: float, progress: Callable[[str]
         time.sleep(LOOK_SECONDS)
         after = contention.read()
         taken = between(before, after)
-        # Nothing of ours runs, so nothing of ours waits: what others use is what they would take.
+        # We are idle now, so all that others use is what they would take from us.
         used = (taken.by_others + taken.stolen) / contention.cpu_count
         waited = time.monotonic() - start
         if used <= QUIET or waited > most_seconds:

@@ -1,4 +1,4 @@
-"""The fixtures that hand a bench function its meter; each imports what it needs when it is used."""
+"""Fixtures for a bench function's meter. Each imports what it needs when it is used."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def ipubench_conditions(request: pytest.FixtureRequest, ipubench_device: Device) -> Facts:
-    """Tune this process for measuring on its device; return what holds, for the record."""
+    """Tune this process for measuring on its device; return the conditions for the record."""
     from ipubench.plugins.run.conditions import apply_conditions
 
     option = options_of(request.config)
@@ -28,7 +28,7 @@ def ipubench_conditions(request: pytest.FixtureRequest, ipubench_device: Device)
 
 @pytest.fixture(scope="session")
 def ipubench_peaks(request: pytest.FixtureRequest, ipubench_device: Device) -> Peaks:
-    """The ceilings of this session's device; they serve it alone if there is no cache."""
+    """Return the ceilings of this session's device; without a cache folder they are not kept."""
     from ipubench.fixtures.case.errors import CaseError
     from ipubench.fixtures.data.cache import cache_dir
     from ipubench.plugins.measure.disturbance import Disturbance
@@ -51,7 +51,7 @@ def meter(
     ipubench_conditions: Facts,
     ipubench_peaks: Peaks,
 ) -> Iterator[StepMeter]:
-    """Measures one step; closes it whatever happens. In an instance: obeys who measures."""
+    """Yield the meter of a case; close its step whatever happens."""
     from ipubench.plugins.measure.base import CaseRun
     from ipubench.plugins.measure.choose import meter_of
 

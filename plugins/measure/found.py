@@ -1,7 +1,7 @@
-"""Results of pytest-benchmark's fixtures that a test, or a fixture of it, makes by hand.
+"""Records results of ``BenchmarkFixture`` objects that a test, or its fixtures, make by hand.
 
-pytest-benchmark's session gets each result before its first round. It becomes a case named after
-the test that runs. A result of a test's teardown is too late for that, and is named in the summary.
+pytest-benchmark's session gets each result before its first round. It becomes a case with the name
+of the running test. Results of a test's teardown come too late: the summary lists them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Tuple
 
 import pytest
 
-from ipubench.plugins.command_line.words import measures, only_tests
+from ipubench.plugins.command_line.arguments import measures, only_tests
 from ipubench.plugins.measure.base import CaseRun, state_of
 from ipubench.plugins.measure.benchmark_cases import become_case, case_run_of
 from ipubench.plugins.measure.by_pytest_benchmark import begin, record
@@ -22,7 +22,7 @@ from ipubench.plugins.state import Run
 
 
 def watch_results(run: Run) -> None:
-    """Be given each result from now on."""
+    """Watch for results from now on."""
     if measures(run.config) and not only_tests(run.config):
         pytest_benchmark_adapter.watch_results(run.config, partial(_begin, run))
 
@@ -40,13 +40,13 @@ def _begin(run: Run, benchmark: Any) -> None:
 
 
 def _end(item: pytest.Item) -> None:
-    """End the measurement before, if it goes on."""
+    """End the test's previous measurement."""
     for _, watched in state_of(item).watched:
         watched.end()
 
 
 def record_results(item: pytest.Item) -> None:
-    """Record what has been measured so far: before the test is judged, or has failed."""
+    """Record all measurements so far, before the test is judged or reported as failed."""
     state = state_of(item)
     _end(item)
     found, state.watched = state.watched, []
@@ -56,16 +56,16 @@ def record_results(item: pytest.Item) -> None:
 
 
 def complete_records(run: Run, item: pytest.Item) -> None:
-    """Record what ``extra_info`` was given after the measurement, by fixtures too."""
+    """Record what tests and fixtures added to ``extra_info`` after the measurement."""
     state = state_of(item)
     for case_run in state.recorded:
         case_run.add_extra()
-    state.recorded = []  # which hold what the test has measured
+    state.recorded = []  # frees what they hold
     name_late(run)
 
 
 def name_late(run: Run) -> None:
-    """Name what no row shows; without a run pytest-benchmark's table is there alone."""
+    """List the results that no test could record below the table."""
     late, run.late = run.late, []
     run.closing += [
         f"{benchmark.fullname}: the result {benchmark.name} is not recorded: it was measured "
@@ -75,7 +75,7 @@ def name_late(run: Run) -> None:
 
 
 def _named(case_run: CaseRun) -> CaseRun:
-    """Return the same with a name of its own: its test's, with that of its fixture and a number."""
+    """Return the case with a unique name: its test's, the fixture's and, if needed, a number."""
     item, case = case_run.item, case_run.case
     taken = {other.fullname for other in state_of(item).recorded}
     given, test = plain_name(case_run.benchmark.name), plain_name(item.name)
@@ -90,7 +90,7 @@ def _named(case_run: CaseRun) -> CaseRun:
 
 
 def _with_part(nodeid: str, name: str, part: str) -> Tuple[str, str]:
-    """Return a node id and a case's name with one more part, if it is not empty."""
+    """Return a node id and a case's name with ``part`` appended, if it is not empty."""
     if not part:
         return nodeid, name
     longer = f"{nodeid[:-1]}-{part}]" if nodeid.endswith("]") else f"{nodeid}[{part}]"

@@ -1,7 +1,7 @@
 """`--ipubench-instance=ADDRESS`: this pytest process is one of several that run a case together.
 
-The run at that address measures; this process builds the same step and does what it is told. The
-option is set by the fixture `instances` and is of no use by hand.
+The run at that address measures. This process builds the same step and executes its commands. Only
+the fixture `instances` sets this option.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.pytest_fixtures import shared_of
 from ipubench.fixtures.runtimes.data_parallel import job_variables
 from ipubench.fixtures.runtimes.step import Step, Work
-from ipubench.plugins.command_line.words import looking_inside_arguments
+from ipubench.plugins.command_line.arguments import inspection_arguments
 from ipubench.plugins.elsewhere.remote_case import RemoteCase
 from ipubench.plugins.measure.base import BatchFacts, CaseRun, StepMeter
-from ipubench.plugins.measure.looking_inside import device_reports, folder_of
+from ipubench.plugins.measure.inspection import device_reports, folder_of
 from ipubench.plugins.measure.rounds import timed_call
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.host_process import PeakMemory
@@ -34,30 +34,33 @@ from ipubench.plugins.state import Run
 
 
 def join_instances(config: pytest.Config) -> Optional[Instance]:
-    """Become an instance, where another run asks for one, before any framework is imported."""
+    """Become an instance if another run has started this process as one.
+
+    This has to happen before any framework is imported.
+    """
     address = options_of(config).instance
     if address is None:
         return None
     try:
-        member = Instance(address, os.environ)
+        instance = Instance(address, os.environ)
     except CaseError as error:
         raise pytest.UsageError(str(error)) from None
-    shared_of(config).part = (member.rank, member.count)
+    shared_of(config).part = (instance.rank, instance.count)
     try:
-        member.set_up()
+        instance.set_up()
     except CaseError as error:
         raise pytest.UsageError(str(error)) from None
-    if member.exchange:
-        os.environ.update(job_variables(member.exchange, member.rank, member.count))
-    config.pluginmanager.register(FailureReporter(member))
-    if not member.is_first_on_other_host:
-        # The run, or the first instance of its host, holds the device for all of us.
+    if instance.exchange:
+        os.environ.update(job_variables(instance.exchange, instance.rank, instance.count))
+    config.pluginmanager.register(FailureReporter(instance))
+    if not instance.is_first_on_other_host:
+        # The run, or the first instance on the host, holds the device for all instances.
         borrow(os.getppid())
-    return member
+    return instance
 
 
 def direct_instances(run: Run) -> None:
-    """Let the fixture ``instances`` start some."""
+    """Give the fixture ``instances`` the command that starts an instance."""
 
     def command(nodeid: str, address: str) -> List[str]:
         return instance_command(run, nodeid, address, scratch.make("cache"))
@@ -68,34 +71,34 @@ def direct_instances(run: Run) -> None:
 def instance_command(run: Run, nodeid: str, address: str, cache_dir: Path) -> List[str]:
     """Return the command that runs one case as an instance of the run at an address."""
     own = run.selection.folders.get(nodeid, "")
-    case = RemoteCase(run, nodeid, words=looking_inside_arguments(run.config, own))
+    case = RemoteCase(run, nodeid, arguments=inspection_arguments(run.config, own))
     return case.command(Path(options_of(run.config).results_dir).absolute(), cache_dir, address)
 
 
 class InstanceMeter(StepMeter):
-    """Stands in for the meter in an instance: works on the step when it is told to."""
+    """The meter of an instance: executes the commands of the controlling run on the step."""
 
-    def __init__(self, case_run: CaseRun, member: Instance) -> None:
+    def __init__(self, case_run: CaseRun, instance: Instance) -> None:
         super().__init__(case_run)
-        self._member = member
+        self._instance = instance
 
     def work_on(self, step: Step, facts: BatchFacts) -> None:
-        """Obey until the controlling run has what it wants; it knows the items and the unit."""
+        """Execute commands until the controlling run sends the last one."""
         pytest_benchmark_adapter.leave_out(self.benchmark)
         with self._own_reports():
-            obeyed = self._member.serve_commands(self._orders(step))
-        if not obeyed:
+            completed = self._instance.serve_commands(self._commands(step))
+        if not completed:
             pytest.exit("the run that started this instance is gone", returncode=1)
 
     def _own_reports(self) -> ContextManager[None]:
-        """With ``--profile``: have the device report into a folder of this instance alone."""
+        """With ``--profile``: have the device write its reports into this instance's folder."""
         root = options_of(self.config).profile
         if root is None:
             return contextlib.nullcontext()
-        folder = instance_folder(folder_of("--profile", root, self.item), self._member.rank)
+        folder = instance_folder(folder_of("--profile", root, self.item), self._instance.rank)
         return device_reports(self.device, folder)
 
-    def _orders(self, step: Step) -> Dict[str, Callable[[Any], Any]]:
+    def _commands(self, step: Step) -> Dict[str, Callable[[Any], Any]]:
         memory = PeakMemory()
 
         def run(batches: int) -> float:
@@ -155,22 +158,22 @@ class InstanceMeter(StepMeter):
 
 
 class FailureReporter:
-    """Tells the controlling run what went wrong in this instance, wherever in the case it did."""
+    """Reports a failure anywhere in the case to the controlling run."""
 
-    def __init__(self, member: Instance) -> None:
-        self._member = member
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
-        """The case failed; its report goes to the log."""
+        """Report the exception of a failed case; the whole report is in the log."""
         yield
         if call.excinfo is not None:
-            self._tell(call.excinfo.value)
+            self._send(call.excinfo.value)
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """The whole session ends, as it does without a device."""
-        self._tell(excinfo.value)
+        """Report why the session ends early, for example because there is no device."""
+        self._send(excinfo.value)
 
-    def _tell(self, error: BaseException) -> None:
+    def _send(self, error: BaseException) -> None:
         expected = isinstance(error, (CaseError, pytest.exit.Exception))
-        self._member.fail(str(error) if expected else f"{type(error).__name__}: {error}")
+        self._instance.fail(str(error) if expected else f"{type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""Figures of a case beside its rounds: latency, and what its loader and its model reach alone."""
+"""Measures latency, and the rates of a case's loader and its model alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ipubench.plugins.record.record import ONE_BATCH, ONE_BATCH_ROUNDS, SEVERAL_
 from ipubench.plugins.record.statistics import latency
 from ipubench.plugins.record.structs import InputRates, Latency
 
-#: Beside the model, which shares its cores, a loader takes so many times as long at most.
+#: Together with the model, which shares its cores, a loader takes at most this many times as long.
 SHARED = 3.0
 
 
@@ -25,9 +25,9 @@ def describe_latency(
 ) -> Latency:
     """Return quantiles of seconds per batch, and how they were obtained.
 
-    ``seconds`` are the rounds, of which those that are ``kept`` count; ``warmed_up`` is how many
-    values the step reported before them. ``from_throughput``: latency is time over batches, and is
-    not measured by itself.
+    ``seconds`` are the times of all rounds; only the ``kept`` ones count. ``warmed_up`` is the
+    number of values that the step reported before them. ``from_throughput``: compute the latency
+    as time over batches, instead of measuring it separately.
     """
     reported = None if from_throughput else step.latencies()
     if reported:
@@ -36,7 +36,7 @@ def describe_latency(
     if step.batches_per_step == 1:
         return latency(seconds, ONE_BATCH_ROUNDS)
     if from_throughput or not step.calibrated or step.prefetched_batches:
-        # An IPU's program always runs this many batches, and workers hand over that many.
+        # A call of an IPU's program, and a delivery of workers, always has this many batches.
         per_batch = [value / step.batches_per_step for value in seconds]
         return latency(per_batch, "rounds over batches per step")
     times, batches = rounds.batch_latencies(step, clock, budget)
@@ -46,7 +46,7 @@ def describe_latency(
 
 
 def of_rounds(values: Sequence[float], kept: Sequence[bool]) -> List[float]:
-    """Return the values of the rounds that are kept, of which each has equally many in its turn."""
+    """Return the values of the rounds that are kept; each round has the same number of values."""
     each = max(1, len(values) // len(kept))
     last = len(kept) - 1
     return [value for i, value in enumerate(values) if kept[min(i // each, last)]]
@@ -55,16 +55,16 @@ def of_rounds(values: Sequence[float], kept: Sequence[bool]) -> List[float]:
 def describe_input(
     step: Step, items: float, unit: str, clock: rounds.Clock
 ) -> Optional[InputRates]:
-    """Return what loading and the model reach alone, in items per second; None without workers.
+    """Return the rates of the loader and of the model alone, in items/s; None without workers.
 
-    The lower of the two limits. On a CPU they share the cores, so together they are slower.
+    The slower one limits the case. On a CPU they share the cores, so together they are slower.
     """
     parts = step.loader_and_model()
     if parts is None:
         return None
     ahead = step.prefetched_batches
     loader = rounds.steady_rate(parts[0], clock, ahead)
-    # The loader's queue is empty after its turn; the workers fill it while the model warms up.
+    # This empties the loader's queue; the workers fill it while the model warms up.
     most = SHARED * ahead / loader
     model = rounds.steady_rate(parts[1], clock, ahead, most)
     return InputRates(

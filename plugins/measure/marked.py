@@ -1,7 +1,7 @@
-"""Tests that ``@pytest.mark.benchmark`` marks and that ask for no fixture: their call is measured.
+"""Measures the call of tests with ``@pytest.mark.benchmark`` that use no measuring fixture.
 
-Their fixtures are set up once. A test that fails when it is called once more has been measured by
-its first call; one with ``rounds=N`` is called so many times.
+Their fixtures are set up once. If a test fails on a later call, its first call is the result. A
+test with ``rounds=N`` is called N times.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ipubench.plugins.state import run_of
 
 @contextlib.contextmanager
 def measured_function(pyfuncitem: pytest.Function) -> Iterator[None]:
-    """Measure the function where pytest, or a plugin for asynchronous tests, would call it."""
+    """Replace the test function by one that measures it, until pytest has called it."""
     if pyfuncitem.nodeid not in run_of(pyfuncitem.config).selection.calls:
         yield
         return
@@ -78,7 +78,7 @@ def _measure_of(item: pytest.Function) -> Callable[[Any], Any]:
 
 
 class FirstCall:
-    """The first call of a test, which is its result if it cannot be called again."""
+    """The first call of a test: its result if a later call fails."""
 
     def __init__(self, case_run: CaseRun, watched: Watched) -> None:
         self._case_run, self._watched = case_run, watched
@@ -86,7 +86,7 @@ class FirstCall:
 
     @classmethod
     def of(cls, item: pytest.Function) -> Optional[FirstCall]:
-        """Return that of a test; None where its calls are counted, or nothing is recorded."""
+        """Return a test's first call; None if its rounds are given, or nothing is recorded."""
         meter, rounds = state_of(item).meter, run_of(item.config).selection.calls[item.nodeid]
         if rounds is not None or not isinstance(meter, Meter):
             return None
@@ -102,7 +102,7 @@ class FirstCall:
 
     @contextlib.contextmanager
     def repeated(self) -> Iterator[None]:
-        """Record the first call where a later one fails."""
+        """Record the first call if a later one fails."""
         try:
             yield
         except CaseError:

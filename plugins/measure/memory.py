@@ -1,8 +1,8 @@
-"""A case that needs more memory than there is fails with one message, and the run goes on.
+"""Lets a case that needs too much memory fail with one message, so that the run continues.
 
-On the host an allocation beyond the machine's memory fails while a case runs, where Linux would
-grant it and kill this process later. What a library does then is its own: where it ends the process
-all the same, a resumed run measures the case in a process of its own (plugins/measure/apart.py).
+While a case runs on the host, an allocation beyond the machine's memory fails at once. Otherwise
+Linux would grant it and kill this process later. If a library then ends the process, a resumed run
+measures the case in a separate process (plugins/measure/apart.py).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ipubench.fixtures.case.untrusted import printable
 from ipubench.fixtures.machine import memory
 from ipubench.plugins.selection.selected import case_of
 
-#: Devices whose memory is the host's, and whose drivers reserve no address space of it.
+#: Devices that use the host's memory, with drivers that reserve no address space.
 HOST_KINDS = ("cpu", "fake")
 
-#: Errors of PyTorch and TensorFlow that say nothing else.
+#: Errors of PyTorch and TensorFlow that mean a lack of memory.
 NAMES = frozenset({"OutOfMemoryError", "ResourceExhaustedError"})
-#: What the others say: allocators, and libraries that find a size beyond any memory.
-WORDS = re.compile(
+#: The texts of other errors, by allocators and by libraries that find a size too large.
+TEXTS = re.compile(
     r"out of memory|not enough memory|can't allocate memory|cannot allocate memory"
     r"|failed to allocate|unable to allocate|bad_alloc|OOM when allocating"
     r"|storage size calculation overflow|array is too big|maximum allowed dimension exceeded"
@@ -40,7 +40,7 @@ LONGEST = 200
 def bounded_memory(pyfuncitem: pytest.Function, kind: str) -> Iterator[Callable[[Any], None]]:
     """Bound the memory of a case on a kind of device.
 
-    Yields what makes one message of an outcome without memory.
+    Yields a function that replaces an exception about memory by our message.
     """
     case = case_of(pyfuncitem)
     if case is None:
@@ -58,23 +58,23 @@ def _explain_shortage(case: Case, outcome: Any) -> None:
 
 
 def shortage(error: Optional[BaseException]) -> Optional[str]:
-    """Return in one line what an error says of missing memory; None where it says nothing of it."""
+    """Return the line of an error that is about missing memory; None if there is none."""
     if error is None:
         return None
     lines = str(error).splitlines() or [""]
-    said = next((line.strip() for line in lines if WORDS.search(line)), None)
+    found = next((line.strip() for line in lines if TEXTS.search(line)), None)
     names = {kind.__name__ for kind in type(error).__mro__}
-    if said is None and (isinstance(error, MemoryError) or names & NAMES):
-        said = lines[0].strip() or type(error).__name__
-    return None if said is None else printable(said, LONGEST)
+    if found is None and (isinstance(error, MemoryError) or names & NAMES):
+        found = lines[0].strip() or type(error).__name__
+    return None if found is None else printable(found, LONGEST)
 
 
 def too_large(case: Case, reason: str) -> CaseError:
-    """Return the message of a case that does not fit."""
+    """Return the error for a case that does not fit into memory."""
     values = {name: getattr(case.config, name, "") for name in sorted(case.overrides)}
-    asked = ", ".join(f"{name}={value}" for name, value in values.items())
-    advice = "give less with --set" if asked else "choose a smaller case, or a larger machine"
+    given = ", ".join(f"{name}={value}" for name, value in values.items())
+    advice = "give less with --set" if given else "choose a smaller case, or a larger machine"
     return CaseError(
-        f"the case needs more memory than there is{f' with {asked}' if asked else ''}; {advice} "
+        f"the case needs more memory than there is{f' with {given}' if given else ''}; {advice} "
         f"({reason})"
     )

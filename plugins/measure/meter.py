@@ -1,8 +1,8 @@
-"""Measure a step into a record: warm-up, rounds, and the figures beside them.
+"""Measures a step and writes its record: warm-up, rounds, latency, compute, memory and input.
 
     meter(step, items=config.batch_size, unit="images", flops=...)
 
-Work is timed in this folder, and nowhere else.
+All timing of steps happens in this folder.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ipubench.fixtures.machine.frames import left_out
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure.base import BatchFacts, Built, CaseRun, FirstFacts, StepMeter
 from ipubench.plugins.measure.disturbance import Disturbance, is_enough
+from ipubench.plugins.measure.inspection import save_graph
 from ipubench.plugins.measure.latency_and_input import (
     describe_input,
     describe_latency,
     of_rounds,
 )
-from ipubench.plugins.measure.looking_inside import save_graph
 from ipubench.plugins.measure.peaks import Peaks, ceilings, describe_compute, takes_long, usual_rate
 from ipubench.plugins.measure.rounds import (
     CANARIES_AROUND_BACKGROUND_WORK,
@@ -51,13 +51,13 @@ __tracebackhide__ = left_out
 
 @dataclass(frozen=True)
 class WarmUp:
-    """What was timed and dropped, and the canaries before it."""
+    """The calls before the rounds, which are dropped, and the canaries before those."""
 
     first_step_seconds: float
     dropped: Dropped
     canaries: List[float]
-    reported: int  # latencies that the step had reported by then
-    shortened: float  # a round's share of the batches that are configured
+    reported: int  # the number of latencies that the step had reported by then
+    shortened: float  # a round's share of the configured batches
 
 
 class Start(NamedTuple):
@@ -74,9 +74,9 @@ class Meter(StepMeter):
     def __init__(self, case_run: CaseRun, peaks: Peaks) -> None:
         super().__init__(case_run)
         self.peaks = peaks
-        #: The share of a batch's items that is left where it was made lighter.
+        #: The share of a batch's items that is left after it was made lighter.
         self._share = 1.0
-        self._clock = self.device.clock  # of the rounds
+        self._clock = self.device.clock  # for the rounds
         self._budget = float(options_of(self.config).budget)
 
     def work_on(self, step: Step, facts: BatchFacts) -> None:
@@ -87,7 +87,7 @@ class Meter(StepMeter):
         memory = host_process.PeakMemory()
         built = self.build(step)
         save_graph(self, step)
-        self.phase("record", "noting what runs")
+        self.phase("record", "describing the step")
         start = Start(self.case_run.first_facts(), step.describe(), built)
         facts = replace(facts, items=self._share * facts.items)
         if self._steps() is None:
@@ -101,7 +101,7 @@ class Meter(StepMeter):
         self.phase("close", "closing")
         self.close()
         self.phase("record", "recording")
-        if record is not None:  # --benchmark-disable: the step ran, nothing is to be recorded
+        if record is not None:  # None with --benchmark-disable
             self._record(record, step)
 
     def _record(self, record: Record, step: Step) -> None:
@@ -115,62 +115,62 @@ class Meter(StepMeter):
         canaries = canary_times(step.canary(), clock, around)
         self.phase("warm_up", "warming up")
         given = "batches_per_step" in self.case.overrides
-        if step.calibrated:  # an IPU's step knows its own
+        if step.calibrated:  # an IPU's step has its number
             step.batches_per_step = self.case.config.batches_per_step if given else step.burst
-        asked = step.batches_per_step
+        configured = step.batches_per_step
         longest = LONGEST_ROUND_SHARE * self._budget
         calls, used = first_calls(step, clock, self._lengths(step), longest)
         first, last = calls[0], calls[-1]
         length = step.batches_per_step
-        shortened = self._share * length / asked
+        shortened = self._share * length / configured
         most = self._most_warm_up()
         loaded = step.burst > 1 or step.prefetched_batches > used
         is_long = last >= most and self._adapts(step) and not loaded
         if is_long and takes_long(self.peaks, step, facts.flops, facts.items, most):
-            # The first call took so long by its work, not by what it prepared, and was a round.
+            # The work of the first call, not its preparations, took that long: it was a round.
             dropped = Dropped([], "budget")
         else:
             found = self._choose_batches(step, calibrated=step.calibrated and not given)
             used += found.batches
-            alike = last if step.batches_per_step == length else None
-            dropped = warm_up(step, clock, most, found.seconds, used, alike)
+            earlier = last if step.batches_per_step == length else None
+            dropped = warm_up(step, clock, most, found.seconds, used, earlier)
         return WarmUp(first, dropped, canaries, len(step.latencies() or ()), shortened)
 
     def on_built(self, step: Step) -> None:
-        """Make a batch lighter that would take too long on this machine, as far as peaks tell."""
+        """Make a batch lighter if, at this machine's peak, it would take too long."""
         rate = usual_rate(self.peaks, step)
         if rate is not None and self._adapts(step):
             self._share = step.lighten(LONGEST_BATCH_SECONDS * rate)
 
     def _lengths(self, step: Step) -> List[int]:
-        """Return the batches that the first calls may have, the last as many as a round is to."""
+        """Return the batches of each of the first calls; the last is a round's."""
         if step.calibrated or not self._adapts(step):
             return [step.batches_per_step]
         return step.lengths()
 
     def _adapts(self, step: Step) -> bool:
-        """Whether the command line leaves it to the machine how long a round is."""
+        """Return whether the meter may choose the length of a round, because no option gives it."""
         return self.case.overrides.isdisjoint(step.round_options)
 
     def _most_warm_up(self) -> float:
-        """Return the seconds that rounds may be dropped for; a number of steps knows no budget."""
+        """Return how many seconds dropped rounds may take; a number of steps has no budget."""
         if self._steps() is not None:
             return math.inf
         return WARM_UP_SHARE * self._budget
 
     def _steps(self) -> Optional[int]:
-        """Return how many rounds were asked for, if a number was."""
+        """Return the number of rounds that the user gave, or None."""
         return self.case.config.steps if "steps" in self.case.overrides else None
 
     def _choose_batches(self, step: Step, calibrated: bool) -> Calibrated:
-        """Decide how many batches a round has, where nothing else has decided it."""
+        """Calibrate the number of batches of a round, if it is not given."""
         if not calibrated:
             return Calibrated()
         longest = LONGEST_ROUND_SHARE * self._budget
         return calibrate(step, self.device.clock, target_seconds(self._budget), longest)
 
     def _rounds(self, warm: WarmUp, step: Step) -> Rounds:
-        """Return the rule that ends the rounds, and the canary before each."""
+        """Return the rounds with their limits and their canary."""
         precision = options_of(self.config).target_precision
         limits = Limits(self._timed_budget(step), precision, self._steps(), step.most_rounds)
         canary = None if step.prefetched_batches else step.canary()
@@ -178,17 +178,17 @@ class Meter(StepMeter):
         return Rounds(limits, self.device.clock, canary, watching, list(warm.canaries))
 
     def _timed_budget(self, step: Step) -> float:
-        """Return the seconds of the budget that are left for what is timed."""
+        """Return the seconds of the budget that are left for the timed part."""
         return self._budget * step.timed_share()
 
-    def _tell(self, text: str) -> None:
-        """Show a line that stays, of the case that goes on."""
+    def _show_line(self, text: str) -> None:
+        """Show a line that stays on the screen."""
         self.case_run.run.progress.line(f"  {text}")
 
     def _run(self, rounds: Rounds, step: Step) -> List[float]:
-        """Return the seconds of the rounds."""
+        """Run the rounds; return their seconds."""
         self.phase("prepare", "preparing the rounds")
-        step.prepare_rounds(self._tell)
+        step.prepare_rounds(self._show_line)
         self.phase("rounds", f"measuring ({self._budget:g} s at most)")
         self._clock = step.round_clock() or self._clock
         return pytest_benchmark_adapter.run_rounds(
@@ -210,7 +210,7 @@ class Meter(StepMeter):
         seconds: List[float],
         memory: host_process.PeakMemory,
     ) -> Record:
-        """Return the record; its parts are measured in turns, and some run the step again."""
+        """Return the record; some of its parts run the step again."""
         items = facts.items * step.counted_processes
         per_round = items * step.batches_per_step
         kept = rounds.disturbance.kept(len(seconds))
@@ -273,7 +273,7 @@ class Meter(StepMeter):
         )
 
     def _finished(self, step: Step) -> Facts:
-        """Let the step do what belongs to the case and is not timed; return its facts."""
+        """Let the step do its untimed work after the rounds; return the record's part about it."""
         self.phase("finish", "finishing")
         facts = step.finish()
         if not facts:
@@ -288,9 +288,9 @@ class Meter(StepMeter):
 
 
 def in_items(counters: Dict[str, Any], items: float) -> Dict[str, Any]:
-    """Return what a step counted with its instances' rates in items per second, not in batches.
+    """Return a step's counters with the rates of its instances in items, not batches, per second.
 
-    ``items`` are those of one batch of all instances, which have equal parts of them.
+    ``items``: of one batch of all instances together.
     """
     if "instances" not in counters:
         return counters
@@ -303,7 +303,7 @@ def in_items(counters: Dict[str, Any], items: float) -> Dict[str, Any]:
 
 
 def describe_memory(step: Step, memory: host_process.PeakMemory) -> Memory:
-    """Return the most memory that the case has held so far, on the host and on its device."""
+    """Return the peak memory of the case so far, on the host and on its device."""
     elsewhere = step.host_memory()
     host = memory.read() if elsewhere is None else elsewhere
     return Memory(host, memory.since, step.device_memory())

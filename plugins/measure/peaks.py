@@ -1,7 +1,7 @@
-"""The device's measured ceilings, and what a case computes against them.
+"""Measures the device's ceilings, and compares a case's rate of computation with them.
 
 A ceiling is the rate of a matrix product or of a copy. It is measured once per machine and kept on
-disk, and once more where a case seems to exceed it.
+disk. If a case seems to exceed it, it is measured again.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from ipubench.plugins.record.files import write_json
 from ipubench.plugins.record.structs import Compute
 
 Clock = Callable[[], float]
-#: Beside other programs a ceiling is measured so many times before a case is called implausible.
+#: How often a ceiling is measured, while others disturb it, before a case counts as implausible.
 TRIES = 4
 #: A case that claims more than this share of the measured peak did not do its work.
 LARGEST_CREDIBLE_SHARE = 1.25
-#: What a network reaches of a matrix product's rate, as a rule.
+#: The share of a matrix product's rate that networks usually reach.
 USUAL_SHARE_OF_PEAK = 0.3
 
 
 class Peaks:
-    """Rates in units per second by name, the best ever seen on devices of one fingerprint.
+    """The highest measured rates of devices with one fingerprint, by name.
 
-    A ceiling is what the device can do: a later measurement may raise it and never lowers it. What
-    is kept on disk was measured while other programs left the machine alone.
+    A later measurement may raise a ceiling but never lowers it. Only measurements that other
+    programs did not disturb are kept on disk.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Peaks:
         self._session: Dict[str, float] = {}
 
     def get(self, name: str, make_work: Callable[[], Optional[Work]]) -> Optional[float]:
-        """Return the ceiling, measured where none is kept; None if the device has no such work."""
+        """Return the ceiling; measure it if none is kept. None if the device has no such work."""
         if name not in self._session:
             kept = self._read().get(self.fingerprint, {}).get(name)
             if kept is None:
@@ -58,7 +58,7 @@ class Peaks:
         return self._session.get(name)
 
     def _measure(self, name: str, make_work: Callable[[], Optional[Work]]) -> bool:
-        """Measure a ceiling; tell whether other programs left that alone."""
+        """Measure a ceiling; return whether it was undisturbed."""
         work = make_work()
         if work is None:
             return True
@@ -74,7 +74,7 @@ class Peaks:
         return alone
 
     def undisturbed(self, name: str, make_work: Callable[[], Optional[Work]]) -> bool:
-        """Measure a ceiling again until others leave it alone; tell whether they did."""
+        """Measure a ceiling until it is undisturbed; return False after too many tries."""
         return any(self._measure(name, make_work) for _ in range(TRIES))
 
     def _keep(self, name: str) -> None:
@@ -83,7 +83,7 @@ class Peaks:
         rate = self._session[name] = max(self._session[name], device.get(name, 0.0))
         if self.path is not None and rate != device.get(name):
             device[name] = rate
-            # A value that cannot be kept still serves this session.
+            # Without the file, the value still serves this session.
             with contextlib.suppress(OSError):
                 write_json(self.path, known)
 
@@ -108,7 +108,7 @@ def _is_rate(value: object) -> bool:
 def ceilings(peaks: Peaks, step: Step) -> Tuple[Optional[float], Optional[float]]:
     """Return FLOP/s of a matrix product at the step's precision, and bytes/s of a copy.
 
-    None where the device offers no such work, or several hosts do the step's.
+    None if the device has no such work, or if several hosts run the step.
     """
     if step.on_several_hosts:
         return None, None
@@ -117,7 +117,7 @@ def ceilings(peaks: Peaks, step: Step) -> Tuple[Optional[float], Optional[float]
 
 
 def usual_rate(peaks: Peaks, step: Step) -> Optional[float]:
-    """Return the FLOP/s that a network may be expected to reach; None where no peak is known."""
+    """Return the FLOP/s that a network usually reaches; None without a peak."""
     peak, _ = ceilings(peaks, step)
     return None if peak is None else USUAL_SHARE_OF_PEAK * peak
 
@@ -125,12 +125,12 @@ def usual_rate(peaks: Peaks, step: Step) -> Optional[float]:
 def takes_long(
     peaks: Peaks, step: Step, flops: Optional[float], items: float, seconds: float
 ) -> bool:
-    """Whether the FLOP of a call alone may be expected to take so many seconds.
+    """Return whether the FLOP of a call usually take at least ``seconds``.
 
-    ``flops`` per item, counted by the step where they are None; ``items`` of a batch.
+    ``flops``: per item; None: the step counts them. ``items``: of a batch.
     """
     rate = usual_rate(peaks, step)
-    if rate is None:  # nor need FLOP be counted, which may trace a network
+    if rate is None:  # before FLOP are counted, which may trace a network
         return False
     if flops is None:
         flops = step.flops_per_item()
@@ -142,9 +142,8 @@ def describe_compute(
 ) -> Tuple[Compute, bool]:
     """Return the compute part of a record, and whether that much work is implausible.
 
-    ``flops`` per item are counted by the step where they are None; ``rate`` is in items per second,
-    ``items`` those of a batch.
-    Where other programs disturbed each measurement of a peak that seems too low there is none.
+    ``flops``: per item; None: the step counts them. ``rate``: in items/s. ``items``: of a batch.
+    The record has no peak if it seems too low and all its measurements were disturbed.
     """
     if flops is None:
         flops = step.flops_per_item()
@@ -158,7 +157,7 @@ def describe_compute(
         peak = peaks.get(_product(step), step.peak_work)
     implausible = step.exact_flops and not _credible(achieved, peak)
     if implausible and not certain:
-        # Others slowed the product down: it says nothing of what the device can do.
+        # Others slowed the matrix product down, so the device can do more.
         peak = None
     moved = step.weight_traffic()
     compute = Compute(
@@ -174,7 +173,7 @@ def describe_compute(
 
 
 def _credible(achieved: float, peak: Optional[float]) -> bool:
-    """Whether so much work can have been done."""
+    """Return whether a device with this peak can have done that much work."""
     return not peak or achieved <= LARGEST_CREDIBLE_SHARE * peak
 
 

@@ -1,6 +1,6 @@
-"""How one case is measured: warm-up, calibration, rounds with a canary before each, the stop rule.
+"""Measures one case: warm-up, calibration, rounds with a canary before each, the stop rule.
 
-Nothing here knows pytest; ``plugins/measure/meter.py`` does.
+This module is independent of pytest; ``plugins/measure/meter.py`` connects the two.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ from ipubench.plugins.record.statistics import relative_half_width, still_fallin
 __tracebackhide__ = left_out
 
 Clock = Callable[[], float]
-# A round is long against the timer and the scheduler, and short enough for many per budget.
+# Long enough for the timer and the scheduler not to matter, short enough for many rounds.
 TARGET_ROUND_SECONDS = 0.1
 TARGET_ROUND_SHARE = 0.1
 LARGEST_BATCHES_PER_STEP = 1 << 20
-# Where a call of a fixed number of batches takes a larger share of the budget, it gets fewer.
+# If a call with a fixed number of batches takes a larger share of the budget, it gets fewer.
 LONGEST_ROUND_SHARE = 0.2
-# A batch that can be lighter is, where it would take so long at the usual share of the peak. It is
-# the same for every budget, because it is a part of what is measured.
+# A batch becomes lighter, if it can, when it would take longer at the usual share of the peak. This
+# does not depend on the budget, because it changes what is measured.
 LONGEST_BATCH_SECONDS = 1.0
-# Parts of a burst that takes this much longer than the usual one have waited for the workers.
+# If a chunk of a burst takes this many times as long as the median, it has waited for the workers.
 MOST_UNLIKE = 2.0
-# A call that is longer than this many rounds is long by itself.
+# A call that takes longer than this many rounds cannot be explained by a disturbance.
 MOST_OF_A_DISTURBANCE = 5
-# The gate compares medians of rounds: of fewer they would be a matter of luck.
+# The gate compares medians of rounds: with fewer rounds they depend on luck.
 LEAST_ROUNDS_FOR_PRECISION = 20
-# While rounds still get faster, this many more are dropped at most.
+# While rounds still get faster, at most this many more are dropped.
 MOST_EXTRA_WARM_UP = 10
-# Calibrating and dropped rounds take this share of the budget at most, but for the round at the end
-# of it. The first call is not bounded: what it prepares has to be prepared. It is a part of the
-# share where the FLOP of its batches alone take as long.
+# Calibration and dropped rounds take at most this share of the budget, and the rest of a round. The
+# first call is not bounded, because its preparations are necessary. It counts as a round if the
+# FLOP of its batches alone take as long.
 WARM_UP_SHARE = 0.5
 CANARY_WARM_UP = 3
 CANARIES_AROUND_BACKGROUND_WORK = 20
 LEAST_LATENCY_SAMPLES = 10
 MOST_LATENCY_SAMPLES = 200
 LATENCY_SHARE_OF_BUDGET = 0.1
-# A call that is timed for a latency takes so many times what timing nothing takes.
+# A call that is timed for latency takes at least this many times as long as the timer itself.
 LEAST_OF_TIMER = 50
 TIMER_SAMPLES = 100
-# Of a run so many times longer than what may disturb it, hardly any is disturbed.
+# A disturbance hardly matters to a run that takes this many times as long.
 MUCH_LONGER = 10.0
 # A measured ceiling is the best of several tries within this time.
 PEAK_SECONDS = 0.5
@@ -57,9 +57,9 @@ PEAK_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Limits:
-    """When to stop: exactly ``steps`` rounds, or at ``precision`` or after ``budget`` seconds.
+    """When to stop: after exactly ``steps`` rounds, or at ``precision`` or ``budget`` seconds.
 
-    In any case after ``most`` rounds, where the work has an end.
+    ``most``: the rounds after which the work has an end.
     """
 
     budget: float = 5.0
@@ -70,7 +70,7 @@ class Limits:
 
 @dataclass
 class Rounds:
-    """The rounds of one case as they come to be."""
+    """Runs the rounds of one case."""
 
     limits: Limits
     clock: Clock
@@ -78,11 +78,11 @@ class Rounds:
     disturbance: Disturbance = field(default_factory=lambda: Disturbance(None))
     canaries: List[float] = field(default_factory=list)
     stopped_by: str = ""
-    #: Seconds spent between the rounds: on canaries and on reading what others take.
+    #: Seconds spent between the rounds, on canaries and on reading what others take.
     between: float = 0.0
 
     def before_round(self, seconds: List[float]) -> None:
-        """End the rounds when the rule says so, given those so far; else time the canary."""
+        """End the rounds if the stop rule is met; otherwise time the canary."""
         self.between += timed(self.disturbance.read, self.clock)
         self.stopped_by = stop_reason(seconds, self.limits, self.between, self.disturbance.clean)
         if self.stopped_by:
@@ -102,8 +102,8 @@ def timed(work: Callable[[], object], clock: Clock) -> float:
 def timed_call(step: Step, clock: Clock) -> float:
     """Return the seconds that one call of a step takes.
 
-    Raises CaseError where the device's clock stood still: then the call has returned before the
-    device worked, and rates made of it would be infinite.
+    Raises CaseError if the device's clock stood still: then the call returned before the device
+    had worked, and the rate would be infinite.
     """
     seconds = timed(step, clock)
     if seconds <= 0:
@@ -121,12 +121,12 @@ def stop_reason(
     between: float = 0.0,
     clean_of: Callable[[List[float]], List[float]] = list,
 ) -> str:
-    """Return why no further round is wanted, or ''.
+    """Return why the rounds end, or ''.
 
-    The reasons are 'steps', 'end', 'precision', 'budget' and, where the budget was stretched
-    and others still disturbed too many rounds, 'disturbed'. ``clean_of`` leaves disturbed rounds
-    out. The seconds ``between`` rounds count towards the budget. With many rounds the rule looks
-    only at every twentieth part of them, because looking costs more the more there are.
+    The reasons are 'steps', 'end', 'precision', 'budget', and 'disturbed' if others still disturbed
+    too many rounds after the budget was stretched. ``clean_of`` leaves disturbed rounds out. The
+    seconds ``between`` rounds count towards the budget. A check takes longer the more rounds there
+    are, so it happens about 20 times while their number doubles.
     """
     if limits.most is not None and len(seconds) >= max(1, limits.most):
         return "end"
@@ -149,10 +149,9 @@ def stop_reason(
 def first_calls(
     step: Step, clock: Clock, lengths: Sequence[int], most_seconds: float
 ) -> Tuple[List[float], int]:
-    """Run the first call, and longer ones up to the length that a round is to have.
+    """Run calls of growing ``lengths``, in batches; return their seconds and all their batches.
 
-    A call of which twice as much would take more than ``most_seconds`` is the last. Returns the
-    seconds of each, and the batches of all.
+    A call is the last if one of twice its length would take more than ``most_seconds``.
     """
     seconds: List[float] = []
     for length in lengths:
@@ -165,10 +164,9 @@ def first_calls(
 
 @dataclass(frozen=True)
 class Calibrated:
-    """How the length of a round was found.
+    """The calls that found the length of a round.
 
-    ``seconds`` are those of its last calls, which ran what was chosen and so were rounds already.
-    ``batches`` are those of all its calls.
+    ``seconds``: of the last calls, which already had that length. ``batches``: of all calls.
     """
 
     seconds: List[float] = field(default_factory=list)
@@ -176,7 +174,7 @@ class Calibrated:
 
 
 def target_seconds(budget: float) -> float:
-    """Return how long a round should take; a short budget has shorter ones, and so is kept."""
+    """Return how long a round should take: shorter if the budget is short."""
     return min(TARGET_ROUND_SECONDS, TARGET_ROUND_SHARE * budget)
 
 
@@ -185,16 +183,16 @@ def calibrate(
 ) -> Calibrated:
     """Choose ``batches_per_step`` so that a round takes about ``target`` seconds.
 
-    With background workers that hand over batches in bursts it stays a multiple of the burst, or
-    rounds would alternate between waiting and not waiting. Where one burst takes longer than
-    ``most_seconds`` and nothing alternates, a round is a part of it.
+    If background workers deliver batches in bursts, it is a multiple of the burst; otherwise some
+    rounds would wait for a burst and others would not. If a burst takes longer than
+    ``most_seconds`` and its chunks take similar times, a round is a chunk.
     """
     batches, used = step.burst, 0
     while True:
         step.batches_per_step = batches
         calls = [timed(step, clock)]
         if target / 2 <= calls[0] < MOST_OF_A_DISTURBANCE * target:
-            # One call that something disturbed must not end the search with far too short rounds.
+            # A single disturbed call must not end the search with far too short rounds.
             calls.append(timed(step, clock))
         used += batches * len(calls)
         seconds = min(calls)
@@ -203,38 +201,38 @@ def calibrate(
         growth = min(10.0, target / seconds) if seconds > 0 else 10.0
         batches = min(LARGEST_BATCHES_PER_STEP, math.ceil(batches * growth))
     if batches == step.burst > 1 and seconds > most_seconds:
-        return part_of_a_burst(step, clock, Calibrated(calls, used), most_seconds)
+        return split_burst(step, clock, Calibrated(calls, used), most_seconds)
     wanted = batches * target / seconds if seconds > 0 else batches
     bursts = min(LARGEST_BATCHES_PER_STEP, max(1, round(wanted / step.burst)))
     step.batches_per_step = bursts * step.burst
     return Calibrated(calls if step.batches_per_step == batches else [], used)
 
 
-def part_of_a_burst(step: Step, clock: Clock, whole: Calibrated, most_seconds: float) -> Calibrated:
-    """Choose a part of a burst for a round, if the parts of one take times that are alike.
+def split_burst(step: Step, clock: Clock, burst: Calibrated, most_seconds: float) -> Calibrated:
+    """Choose a chunk of a burst for a round, if the chunks of a burst take similar times.
 
-    Then the workers are ahead, and no round waits for them. What they had prepared has been used
-    by now, or the parts would say nothing.
+    Then the workers are ahead, and no round waits for them. This is known only after the batches
+    that they had prepared before are used up.
     """
-    if step.burst + whole.batches < step.prefetched_batches:
-        return whole
-    parts = min(step.burst, math.ceil(min(whole.seconds) / most_seconds))
-    step.batches_per_step = step.burst // parts
+    if step.burst + burst.batches < step.prefetched_batches:
+        return burst
+    chunks = min(step.burst, math.ceil(min(burst.seconds) / most_seconds))
+    step.batches_per_step = step.burst // chunks
     calls = math.ceil(step.burst / step.batches_per_step)
     seconds = [timed(step, clock) for _ in range(calls)]
-    used = whole.batches + calls * step.batches_per_step
+    used = burst.batches + calls * step.batches_per_step
     if max(seconds) <= MOST_UNLIKE * median(seconds):
         return Calibrated(seconds, used)
     step.batches_per_step = step.burst
-    return Calibrated(whole.seconds, used)
+    return Calibrated(burst.seconds, used)
 
 
 @dataclass(frozen=True)
 class Dropped:
-    """Rounds that were run and dropped, in seconds, and why no further one was.
+    """The seconds of the dropped rounds, and what ended the warm-up.
 
-    ``ended_by``: 'steady', where none got faster any more; 'most', where as many were dropped as
-    may be; or 'budget', where they had taken their share of it.
+    ``ended_by``: 'steady' (rounds no longer got faster), 'most' (the largest number of rounds) or
+    'budget' (the share of the budget was used up).
     """
 
     seconds: List[float]
@@ -251,17 +249,16 @@ def warm_up(
 ) -> Dropped:
     """Run and drop rounds: as many as the original program drops, and until none gets faster.
 
-    Batches that background workers prepared before the first round are used up as well. Without
-    these, after ``most_seconds`` one round is enough. ``before`` are rounds that have been run, and
-    ``used`` are the batches of every call before these, which workers had prepared too. ``first``
-    is the time of a first call that was as long as a round: it counts as dropped, and the next one
-    may be as fast already.
+    This also uses up the batches that background workers had prepared. After ``most_seconds``, one
+    round and those batches are enough. ``before``: the rounds that have been run already. ``used``:
+    the batches of all calls so far. ``first``: the time of a first call that was as long as a
+    round; it counts as dropped.
     """
     seconds = list(before)
     waiting = max(0, step.prefetched_batches - used)
     prepared = len(seconds) + math.ceil(waiting / step.batches_per_step)
     earlier = [] if first is None else [first]
-    # Two at least: one value shows no trend.
+    # One value shows no trend.
     least = max(max(2, step.dropped) - len(earlier), prepared)
     while True:
         enough = len(seconds) >= least
@@ -275,7 +272,7 @@ def warm_up(
 
 
 def canary_times(canary: Optional[Callable[[], None]], clock: Clock, count: int) -> List[float]:
-    """Return ``count`` times of the canary, after a few that are dropped."""
+    """Return ``count`` times of the canary, after a few dropped ones."""
     if canary is None:
         return []
     times = [timed(canary, clock) for _ in range(CANARY_WARM_UP + count)]
@@ -283,10 +280,9 @@ def canary_times(canary: Optional[Callable[[], None]], clock: Clock, count: int)
 
 
 def batch_latencies(step: Step, clock: Clock, budget: float) -> Tuple[List[float], int]:
-    """Return the seconds per batch of calls, and how many batches a call has.
+    """Return the seconds per batch of 10 to 200 calls, and how many batches a call has.
 
-    Calls are 10 to 200, by a share of the budget. They have one batch each; more where the timer
-    would take a part of so short a time.
+    It is one batch, or more if one takes too short a time for the timer.
     """
     chosen = step.batches_per_step
     least = LEAST_OF_TIMER * median(timed(_nothing, clock) for _ in range(TIMER_SAMPLES))
@@ -307,14 +303,14 @@ def batch_latencies(step: Step, clock: Clock, budget: float) -> Tuple[List[float
 
 
 def _nothing() -> None:
-    """Take no time."""
+    """Do nothing."""
 
 
 def steady_rate(work: Work, clock: Clock, ahead: float, most_seconds: float = math.inf) -> float:
-    """Return the amount per second of repeated runs, after the ``ahead`` that was waiting.
+    """Return the amount per second of repeated runs, after the amount ``ahead`` is used up.
 
-    What was waiting is given up after ``most_seconds``, but for the run at their end; where that is
-    much longer, and too long to be repeated, it is the rate's.
+    After ``most_seconds`` the measurement starts even if some is left. If the latest run takes much
+    longer than that, and too long to repeat, its rate is the result.
     """
     work.prepare()
     waiting, start = ahead, clock()
@@ -333,7 +329,7 @@ def steady_rate(work: Work, clock: Clock, ahead: float, most_seconds: float = ma
 
 
 def best_rate(work: Work, clock: Clock) -> float:
-    """Return the highest amount per second of repeated runs, the first one dropped."""
+    """Return the highest amount per second of repeated runs; the first one is dropped."""
     work.run()
     best = math.inf
     spent = 0.0

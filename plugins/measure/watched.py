@@ -1,4 +1,4 @@
-"""What a measurement takes of the machine while it goes on, and what others take from it."""
+"""Watches a measurement's memory, and what other programs take from it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ipubench.plugins.record.host_process import PeakMemory
 
 @dataclass
 class Watched:
-    """The memory of a measurement that goes on, and other programs."""
+    """The memory of a measurement and the time that others take from it."""
 
     memory: PeakMemory
     others: Disturbance
-    _goes_on: bool = True
+    _running: bool = True
 
     @classmethod
     def begin(cls, device: Device) -> Watched:
@@ -25,7 +25,7 @@ class Watched:
         return watched
 
     def end(self) -> None:
-        """The rounds are over."""
-        if self._goes_on:
-            self._goes_on = False
+        """End the watch; more calls do nothing."""
+        if self._running:
+            self._running = False
             self.others.read()

@@ -1,1 +1,1 @@
-"""What one measurement is, in memory and on disk; pure functions, no hooks."""
+"""A measurement in memory and on disk; pure functions, no hooks."""

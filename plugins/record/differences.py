@@ -1,4 +1,4 @@
-"""In what the records of a case differ: what may not be compared, and what is said of it."""
+"""Finds differences between two records of a case that prevent a comparison."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ipubench.plugins.record.structs import Benchmark, Facts, Record
 
 
 def same_latency(now: Record, before: Record) -> bool:
-    """Tell whether the latencies of two records are of calls alike."""
+    """Return whether two records have latencies of the same kind of calls."""
     ours, theirs = now.latency.source, before.latency.source
     return ours == theirs or {ours, theirs} <= {ONE_BATCH, ONE_BATCH_ROUNDS}
 
 
 def other_items(now: Record, before: Record) -> List[str]:
-    """Return in words that a batch has other items, or items of another kind; else nothing.
+    """Return differences in the items of a batch: their number and unit.
 
-    What a round has is no difference: it depends on the machine, and a rate does not.
+    The items of a round may differ: their number depends on the machine, but the rate does not.
     """
     found = []
     units = [one.throughput.unit for one in (before, now)]
@@ -34,9 +34,9 @@ def other_items(now: Record, before: Record) -> List[str]:
 def changed_extra_info(
     now: Benchmark, before: Benchmark, keys: Optional[Sequence[str]] = None
 ) -> List[str]:
-    """Return in words how the ``extra_info`` of a test differs in two benchmarks.
+    """Return the differences in a test's ``extra_info`` between two benchmarks.
 
-    ``keys``: look at these only; else at all that its test noted.
+    ``keys``: only these; by default all that the test has added.
     """
     ours, theirs = now.extra_info.others, before.extra_info.others
     return [
@@ -47,9 +47,9 @@ def changed_extra_info(
 
 
 def changed_settings(now: Benchmark, before: Benchmark) -> List[str]:
-    """Return in words which settings of pytest-benchmark that decide a result differ.
+    """Return the differences in settings of pytest-benchmark that affect a result.
 
-    The meter has a clock and a warm-up of its own. Benchmarks without settings differ in none.
+    Our meter uses its own clock and warm-up, so settings of these do not count.
     """
     names = ["disable_gc"]
     if now.record.effective.get("measured_by"):
@@ -63,7 +63,7 @@ def changed_settings(now: Benchmark, before: Benchmark) -> List[str]:
 
 
 def differences(now: Record, before: Record) -> List[str]:
-    """Return why two records may not be compared, in words; empty where they may."""
+    """Return the reasons why two records cannot be compared; empty if they can."""
     found = other_items(now, before)
     if now.device.fingerprint != before.device.fingerprint:
         found.append(f"another machine ({before.device.fingerprint}, now {now.device.fingerprint})")
@@ -101,12 +101,12 @@ def _changed(now: Facts, before: Facts) -> List[str]:
 
 
 def at_once(record: Record) -> float:
-    """Return which share of a round's requests wait at once, as each then waits longer; else 1."""
+    """Return the share of a round's requests that wait at the same time, or 1."""
     shortened = record.rounds.shortened
     asynchronous = record.effective.get("request_type") == "async"
     return 1.0 if shortened is None or not asynchronous else shortened
 
 
 def _source(record: Record) -> str:
-    """Return what the input was, without the unreadable files that happened to be met."""
+    """Return a description of the input, without the unreadable files."""
     return ", ".join(f"{k} {v}" for k, v in sorted(record.data.items()) if k != "corrupt")

@@ -1,4 +1,4 @@
-"""Files of which a reader, or a crash, never meets half."""
+"""Writes files so that no reader, not even after a crash, finds half of one."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ipubench.fixtures.case.untrusted import open_regular, parse_json
 from ipubench.fixtures.machine.files import write_atomically
 from ipubench.plugins.record.structs import Json
 
-#: Bytes of a journal, and of one of its lines: a case with a million rounds has fewer.
+#: Size limits in bytes of a journal and of its lines; a case with a million rounds fits.
 MOST_JOURNAL = 1 << 30
 MOST_LINE = 64 << 20
-#: A power failure takes the lines of this many seconds at most; no other end takes one.
+#: A power failure loses the lines of at most this many seconds; nothing else loses a line.
 SYNC_SECONDS = 1.0
 
 
@@ -29,12 +29,12 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def json_text(value: Any) -> str:
-    """Return what :func:`write_json` writes."""
+    """Return the text that :func:`write_json` writes."""
     return json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
 def storable(value: Any) -> Any:
-    """Return a value as files hold it: texts without secrets, null for a number that JSON lacks."""
+    """Return a value for a file, with secrets masked and null for NaN and infinity."""
     if isinstance(value, str):
         return mask_output(value)
     if isinstance(value, dict):
@@ -45,17 +45,17 @@ def storable(value: Any) -> Any:
 
 
 class JsonLinesFile:
-    """An append-only file of JSON lines; a process that is killed loses none of them."""
+    """An append-only file of JSON lines that loses none when the process is killed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        # A test may change the working directory while its case is recorded.
+        # A test may change the working directory before its case is recorded.
         self._absolute = path.absolute()
         self._claim: Optional[BinaryIO] = None
         self._synced = -math.inf
 
     def claim(self) -> bool:
-        """Make the file this run's for as long as its process lives; False: another run has it."""
+        """Lock the file for the life of this process; return False if another run has it."""
         file = self._absolute.open("ab")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -68,7 +68,7 @@ class JsonLinesFile:
         return True
 
     def create(self) -> bool:
-        """Make the file and claim it; False: there is one of this name, which stays as it is."""
+        """Create and lock the file; return False, and change nothing, if it exists."""
         try:
             file = self._absolute.open("xb")
         except FileExistsError:
@@ -79,12 +79,12 @@ class JsonLinesFile:
         return True
 
     def append(self, line: Json) -> None:
-        """Add one line, or nothing of it. Raises OSError."""
+        """Append one line completely or not at all. Raises OSError."""
         text = (json.dumps(line, allow_nan=False) + "\n").encode()
         with self._absolute.open("rb+", buffering=0) as file:
             end = file.seek(0, os.SEEK_END)
             try:
-                # A full disk takes a part of it and says so, and fails at the next part.
+                # On a full disk, a partial write succeeds first, and then the next one fails.
                 while text:
                     text = text[file.write(text) or 0 :]
                 self._sync(file.fileno())
@@ -93,27 +93,27 @@ class JsonLinesFile:
                 raise
 
     def _sync(self, descriptor: int) -> None:
-        """Put the file on the disk, unless that was done a moment ago: it takes milliseconds."""
+        """Sync the file to disk, unless that was done a moment ago: it takes milliseconds."""
         now = time.monotonic()
         if now - self._synced >= SYNC_SECONDS:
             os.fsync(descriptor)
             self._synced = now
 
     def drop_half_line(self) -> None:
-        """Cut a last line without its end, so that the next line starts on one of its own."""
+        """Remove an incomplete last line."""
         with self._absolute.open("rb+") as file:
             content = file.read()
             file.truncate(content.rfind(b"\n") + 1)
 
 
 def json_lines(path: Path) -> List[Any]:
-    """Return the values of a file's lines; damaged ones, and a half-written last one, are left out.
+    """Return the values of a file's lines, without damaged or half-written ones.
 
     Raises OSError.
     """
     lines = []
     with open_regular(path, MOST_JOURNAL) as file:
-        # What is left of a longer line is no line either.
+        # Skip the rest of a line that is too long.
         for text in iter(lambda: file.readline(MOST_LINE), b""):
             try:
                 line = parse_json(text)

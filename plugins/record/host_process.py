@@ -1,4 +1,4 @@
-"""The measuring process itself: its end, its memory, what it runs with."""
+"""Facts about the measuring process: its memory, its software, its checkout."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ PACKAGES = (
     "pytest",
     "pytest-benchmark",
 )
-#: When and by which compiler Python was built: without profile-guided optimisation the same version
-#: runs cases of few microseconds more than a tenth slower.
-MOST_CHANGES = 8  # of a line
+#: Build date and compiler of Python: without profile-guided optimisation, the same version runs
+#: cases of a few microseconds over 10% slower.
+MOST_CHANGES = 8  # shown in a line
 REVISION = re.compile("([0-9a-f]+)((?:-dirty)?)")
-#: Of a git hook or alias that runs us. Git would look at its repository, whatever folder is meant.
+#: Variables that a git hook or alias sets; they would point git at its own repository.
 GIT_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR")
 
 
 def end_with_parent() -> None:
-    """Have the kernel kill this process when the one that started it ends, however it ends."""
+    """Have the kernel kill this process when its parent ends."""
     with contextlib.suppress(OSError, AttributeError):  # not on Linux
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
@@ -56,7 +56,7 @@ class PeakMemory:
 
     def __init__(self) -> None:
         self.since = "case"
-        # What earlier cases freed the tuned allocator keeps, and it would count as ours.
+        # Return freed memory to the system: the tuned allocator keeps that of earlier cases.
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).malloc_trim(0)
         try:
@@ -65,7 +65,7 @@ class PeakMemory:
             self.since = "process start"
 
     def read(self) -> int:
-        """Return the peak so far; ``since`` says from when it counts."""
+        """Return the peak since ``since``."""
         found = peak()
         if found is not None:
             return found
@@ -76,7 +76,7 @@ class PeakMemory:
 
 @functools.lru_cache(maxsize=None)
 def versions() -> Dict[str, str]:
-    """Return the version of Python and of every installed package that can change a number."""
+    """Return the versions of Python and of the installed packages that can affect a result."""
     build = f"{platform.python_compiler()}, {platform.python_build()[1]}"
     found = {"python": platform.python_version(), "python-build": " ".join(build.split())}
     for name in PACKAGES:
@@ -87,7 +87,7 @@ def versions() -> Dict[str, str]:
 
 
 def changes(before: Facts, now: Facts) -> List[Tuple[str, Json, Json]]:
-    """Return what has another value: its name, the value before and the one now, or None."""
+    """Return the changed facts as (name, value before, value now); None if absent."""
     return [
         (name, before.get(name), now.get(name))
         for name in dict.fromkeys([*before, *now])
@@ -96,7 +96,7 @@ def changes(before: Facts, now: Facts) -> List[Tuple[str, Json, Json]]:
 
 
 def version_changes(before: Mapping[str, str], now: Mapping[str, str]) -> List[str]:
-    """Return in words what has another version now, was not there before, or is no longer there."""
+    """Return the changed versions as text, including added and removed packages."""
     return [
         f"{name} {'none' if old is None else old} -> {'none' if new is None else new}"
         for name, old, new in changes(before, now)
@@ -104,9 +104,9 @@ def version_changes(before: Mapping[str, str], now: Mapping[str, str]) -> List[s
 
 
 def software_changes(records: Iterable[Tuple[Record, Record]]) -> str:
-    """Return in words how the software of records, pairs of before and now, differs; or ''.
+    """Return how the software differs between pairs of records (before, now), or ''.
 
-    What differs in some of the pairs alone says in how many.
+    Adds the number of cases if a difference is not in all pairs.
     """
     pairs = list(records)
     found: Counter[str] = Counter()
@@ -123,21 +123,21 @@ def software_changes(records: Iterable[Tuple[Record, Record]]) -> str:
 
 
 def short_revision(revision: Optional[str], digits: int = 7) -> str:
-    """Return the first digits of a commit, with -dirty where files differed; '' without one.
+    """Return the first digits of a commit, with -dirty if files differed, or ''.
 
-    It is a part of file names, so nothing else may be in it.
+    File names contain the result, so it allows only hexadecimal digits.
     """
     found = REVISION.fullmatch(revision or "")
     return found.group(1)[:digits] + found.group(2) if found else ""
 
 
 def outside_git() -> Dict[str, str]:
-    """Return this process's environment as it is where neither a hook nor an alias runs us."""
+    """Return this process's environment without the variables of git hooks and aliases."""
     return {name: value for name, value in os.environ.items() if name not in GIT_VARIABLES}
 
 
-def git_says(folder: Path, *words: str) -> Optional[bytes]:
-    """Return what git answers in a folder; None without git, or where it refuses."""
+def git_output(folder: Path, *words: str) -> Optional[bytes]:
+    """Return the output of git in a folder; None if git is missing or fails."""
     try:
         answer = subprocess.run(
             ["git", *words],  # noqa: S607  git of the PATH
@@ -155,6 +155,6 @@ def git_says(folder: Path, *words: str) -> Optional[bytes]:
 
 @functools.lru_cache(maxsize=None)
 def git_revision(folder: Path) -> Optional[str]:
-    """Return the commit of the project's checkout, with -dirty where files differ, or None."""
+    """Return the commit of the project's checkout, with -dirty if files differ, or None."""
     words = ("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
-    return (git_says(folder, *words) or b"").decode().strip() or None
+    return (git_output(folder, *words) or b"").decode().strip() or None

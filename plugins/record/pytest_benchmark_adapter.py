@@ -1,11 +1,13 @@
-"""The one place that touches pytest-benchmark beyond its public fixture (4.0 to 5.3).
+"""The only module that uses pytest-benchmark beyond its public fixture (4.0 to 5.3).
 
-``benchmark.pedantic`` fixes its number of rounds at the call. Ours is decided while it runs, so
-the rule lives in ``setup``, which runs before each round and ends the rounds by an exception.
+``benchmark.pedantic`` fixes the number of rounds at the call. We decide while it runs: its
+``setup`` runs before each round and raises an exception to end the rounds.
 """
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import inspect
 import json
 import math
@@ -13,7 +15,7 @@ import reprlib
 import sys
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import msgspec
 import pytest
@@ -41,12 +43,16 @@ __tracebackhide__ = left_out
 call: Callable[..., Any] = BenchmarkFixture.__call__
 pedantic: Callable[..., Any] = BenchmarkFixture.pedantic
 
-# Characters of a parameter in a record; some tests have lists of a million numbers.
+# The most characters of a parameter in a record; some tests have lists of a million numbers.
 LONGEST_PARAMETER = 1000
 
 
+#: The parameters of ``pedantic``, in order.
+PEDANTIC = tuple(inspect.signature(BenchmarkFixture.pedantic).parameters)[1:]
+
+
 class EnoughRounds(Exception):
-    """Raised by ``before_round`` when no further round is wanted."""
+    """Raised by ``before_round`` to end the rounds."""
 
 
 def run_rounds(
@@ -59,18 +65,18 @@ def run_rounds(
 ) -> List[float]:
     """Time ``step`` until ``before_round(rounds so far)`` raises EnoughRounds; return seconds.
 
-    A round runs ``batches`` batches; pytest-benchmark is told that these are its iterations, so its
-    own figures are seconds per batch and can be compared between runs.
-    The case stays in pytest-benchmark's session and so in its JSON. With ``--benchmark-disable``
-    the step runs once more, untimed, and the list is empty.
+    A round runs ``batches`` batches, which pytest-benchmark takes for its iterations. So its own
+    statistics are seconds per batch and can be compared between runs.
+    The case stays in pytest-benchmark's session and in its JSON. With ``--benchmark-disable``, the
+    step runs once more, untimed, and the list is empty.
     """
     if benchmark.disabled:
         pedantic(benchmark, step)
         return []
-    # The case stands for its options. pytest-benchmark groups by what else the test is given.
+    # The case replaces its options as a parameter; pytest-benchmark groups by the parameters.
     own = benchmark.params or {}
     benchmark.params = {**params, **{name: own[name] for name in own if name != "ipubench_case"}}
-    # The clock belongs to the device; pytest-benchmark's own option would only name a host timer.
+    # The device provides the clock; pytest-benchmark's own option only allows host timers.
     benchmark._timer = clock
 
     seconds: List[float] = []
@@ -90,9 +96,9 @@ def run_rounds(
 
 
 def awaiting(benchmark: Any, function: Any) -> Optional[InLoop]:
-    """Return what awaits a coroutine function in the loop that runs and takes the time of it.
+    """Return an object that awaits and times a coroutine function in the running event loop.
 
-    None if it is none, or no loop runs.
+    Returns None if the function is not a coroutine function or no loop is running.
     """
     if not (is_coroutine(function) and a_loop_runs()):
         return None
@@ -100,45 +106,61 @@ def awaiting(benchmark: Any, function: Any) -> Optional[InLoop]:
 
     in_loop = InLoop(function)
     benchmark._timer = in_loop.clock
-    # It stands still while pytest-benchmark would find out how precise it is.
+    # This clock does not advance, so pytest-benchmark must not measure its precision.
     benchmark._precisions[in_loop.clock] = time.get_clock_info("perf_counter").resolution
     return in_loop
 
 
 class Recorded(BenchmarkFixture):
-    """The fixture of a test whose measurement is a case; :func:`becoming` makes one."""
+    """The fixture of a test whose measurement is a case; see :func:`make_recorded`."""
 
     _measure: Callable[[Any, Callable[[], Any]], Any]
     _itself: Callable[[Any, Callable[[], Any]], Any]
+    #: The most calls that ``pedantic`` makes, each by ``each(function)``; 0: as the test says.
+    most_calls = 0
+    calls = 0  # that it is about to make
+    each: Callable[[Callable[[], Any]], Any]
     #: What ``pedantic`` with a setup was given: it can be called as often as is wanted.
     repeatable: Optional[CallStep] = None
 
     def __call__(self, function_to_benchmark: Any, *args: Any, **kwargs: Any) -> Any:
-        """Measure a function; return what it returned last."""
-        if self._mode:  # used already, which is its error
+        """Measure a function; return its last result."""
+        if self._mode:  # used twice: pytest-benchmark raises the error
             return call(self, function_to_benchmark, *args, **kwargs)
         return self._use(self._measure, partial(function_to_benchmark, *args, **kwargs))
 
-    def by_itself(self, function: Callable[[], Any]) -> Any:
+    def by_pytest_benchmark(self, function: Callable[[], Any]) -> Any:
         """Measure a function as pytest-benchmark does."""
         take(self)
         return call(self, function)
 
     def pedantic(self, *args: Any, **named: Any) -> Any:
-        """Measure as the test says; a coroutine function in a running loop by awaiting it."""
+        """Measure with the test's own settings; await a coroutine function in a running loop."""
         take(self)
-        in_loop = awaiting(self, args[0] if args else named.get("target"))
-        if in_loop is not None and args:
-            args = (in_loop, *args[1:])
-        elif in_loop is not None:
-            named["target"] = in_loop
-        else:
+        target = args[0] if args else named.pop("target", None)
+        in_loop = awaiting(self, target)
+        args = (in_loop or target, *args[1:])
+        if in_loop is None:
             self.repeatable = _with_setup(self, args, named)
+        if self.most_calls:
+            args, named = self._one_by_one(args, named)
         run = partial(pedantic, self, *args, **named)
         if self._mode:
             return run()
         use = partial(self._use, self._itself, run)
         return use() if in_loop is None else in_loop.run_in_thread(use)
+
+    def _one_by_one(self, args: Any, named: Dict[str, Any]) -> Tuple[Any, Dict[str, Any]]:
+        """Return arguments of ``pedantic`` with which it makes few calls, each by ``each``."""
+        named = {**dict(zip(PEDANTIC, args)), **named}
+        rounds = named.get("rounds", 1)
+        if isinstance(rounds, int):  # else its error
+            named["rounds"] = self.calls = min(rounds, self.most_calls)
+        named.update(warmup_rounds=0, iterations=1)
+        return (partial(self._by_each, named.pop("target")),), named
+
+    def _by_each(self, target: Any, *args: Any, **named: Any) -> Any:
+        return self.each(partial(target, *args, **named))
 
     def _use(self, work: Callable[[Any, Callable[[], Any]], Any], function: Any) -> Any:
         try:
@@ -158,14 +180,14 @@ def _with_setup(benchmark: Any, given: Any, named: Any) -> Optional[CallStep]:
     return CallStep(arguments["target"], lambda: setup() or passed, arguments.get("teardown"))
 
 
-def becoming(
+def make_recorded(
     benchmark: Any,
     measure: Callable[[Any, Callable[[], Any]], Any],
     itself: Callable[[Any, Callable[[], Any]], Any],
 ) -> Recorded:
-    """Turn pytest-benchmark's fixture into one that hands over what it is to measure.
+    """Turn pytest-benchmark's fixture into one that passes its function to us.
 
-    ``measure`` is given a function without arguments, ``itself`` one that has pytest-benchmark
+    ``measure`` gets a function without arguments, ``itself`` one that lets pytest-benchmark
     measure; both return the function's result.
     """
     benchmark.__class__ = Recorded
@@ -174,8 +196,25 @@ def becoming(
     return recorded
 
 
+@contextlib.contextmanager
+def garbage_as_told(benchmark: Any) -> Iterator[bool]:
+    """Collect no garbage where the test or the command line wants none; gives whether that is so.
+
+    As ``benchmark.disable_gc`` and ``--benchmark-disable-gc`` say.
+    """
+    off = bool(benchmark._disable_gc)
+    was_on = gc.isenabled()
+    if off:
+        gc.disable()
+    try:
+        yield off
+    finally:
+        if off and was_on:
+            gc.enable()
+
+
 def take(benchmark: Any) -> None:
-    """Note that what a fixture measures is recorded, or said why not."""
+    """Mark a fixture as handled: its measurement is recorded, or the reason why not is shown."""
     benchmark.ipubench_takes = True
 
 
@@ -184,7 +223,7 @@ def _is_taken(benchmark: Any) -> bool:
 
 
 class _Results(List[Any]):
-    """The results of a session, each of which is added before its first round."""
+    """The results of a session; pytest-benchmark adds each one before its first round."""
 
     begin: Callable[[Any], None]
 
@@ -196,19 +235,19 @@ class _Results(List[Any]):
 
 
 def watch_results(config: pytest.Config, begin: Callable[[Any], None]) -> None:
-    """Have ``begin`` called with each fixture that is about to measure and that nobody takes."""
+    """Call ``begin`` with each unhandled fixture that is about to measure."""
     session: Any = config._benchmarksession  # type: ignore[attr-defined]
     session.benchmarks = _Results(session.benchmarks)
     session.benchmarks.begin = begin
 
 
 def has_result(benchmark: Any) -> bool:
-    """Tell whether a fixture has measured at least one round, and no call of it has failed."""
+    """Return whether a fixture has measured a round and none of its calls has failed."""
     return bool(benchmark.stats) and not benchmark.has_error
 
 
 def unrecorded(config: pytest.Config) -> List[str]:
-    """Return the names of the session's results that nobody took."""
+    """Return the names of the session's results that we did not record."""
     session: Any = getattr(config, "_benchmarksession", None)
     results = [] if session is None else session.benchmarks
     return [
@@ -221,7 +260,7 @@ def unrecorded(config: pytest.Config) -> List[str]:
 
 
 def count_once(config: pytest.Config, benchmark: Any, seconds: float) -> None:
-    """Have a fixture, one of whose later calls has failed, hold the first alone."""
+    """Replace a fixture's rounds by its first call, because a later call has failed."""
     session: Any = config._benchmarksession  # type: ignore[attr-defined]
     if benchmark.stats is not None:
         session.benchmarks[:] = [one for one in session.benchmarks if one is not benchmark.stats]
@@ -232,22 +271,22 @@ def count_once(config: pytest.Config, benchmark: Any, seconds: float) -> None:
 
 
 def leave_out(benchmark: Any) -> None:
-    """Have pytest-benchmark know that this test measures nothing."""
+    """Tell pytest-benchmark that this test measures nothing."""
     benchmark.disabled = True
     pedantic(benchmark, lambda: None)
 
 
 def count_as_used(benchmark: Any) -> None:
-    """Have pytest-benchmark not warn that nobody used the fixture, where its work failed early."""
+    """Suppress pytest-benchmark's warning about an unused fixture, after an early failure."""
     benchmark._mode = benchmark._mode or "benchmark(...)"
 
 
 def finished(benchmark: Any, record: Record) -> Benchmark:
-    """Return the finished benchmark with its rounds and our record, which its own file has too.
+    """Return the finished benchmark with its rounds and our record, and add the record to it.
 
-    What the test's parameters and its ``extra_info`` have that JSON has not becomes a short text,
-    and so does a long parameter. Raises TypeError for such a value of our record, CaseError for a
-    figure that no reader would take.
+    In the test's parameters and ``extra_info``, values that JSON lacks and long parameters become
+    short texts. Raises TypeError for such a value in our record, and CaseError for a number that
+    readers would reject.
     """
     benchmark.extra_info[NAMESPACE] = as_plain(record)
     found = benchmark.stats.as_dict(include_data=True)
@@ -262,13 +301,13 @@ def finished(benchmark: Any, record: Record) -> Benchmark:
 
 
 def noted(benchmark: Any) -> Facts:
-    """Return what its test has put into the ``extra_info`` of a benchmark, as plain JSON."""
+    """Return what the test has put into ``extra_info``, as plain JSON."""
     extra = benchmark.extra_info
     return {str(name): _plain(value) for name, value in extra.items() if name != NAMESPACE}
 
 
 def _plain(value: object, longest: float = math.inf) -> Json:
-    """Return a value as JSON has it, or a short text where it cannot, or in too many characters."""
+    """Return a value as plain JSON, or as a short text if that is impossible or too long."""
     try:
         text = json.dumps(value)
     except (TypeError, ValueError, RecursionError):
@@ -278,14 +317,14 @@ def _plain(value: object, longest: float = math.inf) -> Json:
 
 
 def hide_table(config: pytest.Config) -> None:
-    """Leave the final table to ours, unless the user asked for a verbose one."""
+    """Hide pytest-benchmark's table, unless the user asked for verbose output."""
     session = getattr(config, "_benchmarksession", None)
     if session is not None and not session.verbose:
         session.quiet = True
 
 
 def around(config: pytest.Config) -> Around:
-    """Return what pytest-benchmark says around the benchmarks of a document."""
+    """Return the other top-level fields of a document of pytest-benchmark."""
     hook = config.hook
     machine_info = hook.pytest_benchmark_generate_machine_info(config=config)
     hook.pytest_benchmark_update_machine_info(config=config, machine_info=machine_info)
@@ -302,10 +341,10 @@ def around(config: pytest.Config) -> Around:
 
 
 def measure_elsewhere(config: pytest.Config) -> None:
-    """In a controller of workers, which measures nothing itself: say so before it is asked.
+    """Disable pytest-benchmark in a controller of workers, which measures nothing itself.
 
-    Otherwise it warns that workers cannot measure (4.0) and refuses ``--benchmark-only``. To be
-    called before pytest-benchmark is configured.
+    Otherwise it warns that workers cannot measure (4.0) and refuses ``--benchmark-only``. Call this
+    before pytest-benchmark is configured.
     """
     config.option.benchmark_disable = True
     config.option.benchmark_enable = False
@@ -313,14 +352,14 @@ def measure_elsewhere(config: pytest.Config) -> None:
 
 
 def leave_files_alone(config: pytest.Config) -> None:
-    """In a worker: saving and comparing are the controller's; to be called as above."""
+    """Disable saving and comparing in a worker, as the controller does both; call it as early."""
     for name in ("json", "save", "autosave", "compare"):
         setattr(config.option, f"benchmark_{name}", None)
     config.option.benchmark_compare_fail = []
 
 
 class Measured:
-    """A benchmark that another process measured, as pytest-benchmark's session uses one."""
+    """A benchmark from another process, in the form that pytest-benchmark's session needs."""
 
     has_error = False
 
@@ -351,9 +390,9 @@ class Measured:
 
 
 def adopt(config: pytest.Config, benchmark: Benchmark) -> None:
-    """Put a benchmark of another process into this session's table, files and comparisons.
+    """Add a benchmark of another process to this session's table, files and comparisons.
 
-    It replaces what a process had measured of the same case before that was lost.
+    Replaces an earlier result of the same case, from a process that was lost.
     """
     session: Any = config._benchmarksession  # type: ignore[attr-defined]
     kept = [one for one in session.benchmarks if one.fullname != benchmark.fullname]

@@ -1,4 +1,4 @@
-"""What follows from a record alone: who ran its case, which rounds count, what a process is."""
+"""Derives facts from a record: who ran the case, which rounds count, what a process measured."""
 
 from __future__ import annotations
 
@@ -18,67 +18,74 @@ from ipubench.plugins.record.structs import (
     Record,
 )
 
-# What frameworks run a case with by themselves.
+# The engines that frameworks use by default.
 PLAIN_ENGINES = ("", "eager", "tensorflow", "poptorch", "popart", "tensorflow-ipu")
-# How a record says that a case compiled by itself, or took what an earlier run had compiled.
+# Values of ``compile``: the case compiled, or reused what an earlier run had compiled.
 COMPILED = ("fresh", "cached", MAY_BE_CACHED)
-# The same of what an earlier case of the run had compiled.
+# The case reused what an earlier case of the same run had compiled.
 REUSED = "reused"
-# Who measured, in a record's ``effective``, where that was not our meter.
+# Value of ``effective["measured_by"]`` if our meter did not measure.
 ITSELF = "pytest-benchmark"
-# When canaries are timed that are not one for each round.
+# What ended the rounds of a case that made one call, because its instructions decide.
+BY_COUNTS = "instructions are counted"
+# When canaries are timed if not once per round.
 BEFORE_ROUNDS = "before the rounds"
-# The least mean share of the time with which other programs can leave too few rounds alone.
+# Other programs leave too few clean rounds only if they take at least this mean share of the time.
 LEAST_TAKEN = 0.006
-# What a latency is of: calls of one batch each, which the rounds may be, or of a few batches.
+# The calls that a latency measures: of one batch, which may be the rounds, or of several.
 ONE_BATCH, ONE_BATCH_ROUNDS = "single-batch calls", "rounds"
 SEVERAL_BATCHES = "calls of several batches"
-# Of items, FLOP, rates and times that a record is told: what it makes of them fits a baseline.
+# Limits of given items, FLOP, rates and times, so that derived values fit into a baseline.
 LEAST_AMOUNT, MOST_AMOUNT = 1e-20, 1e20
 
 
-def named(nodeid: str, member: str) -> str:
-    """Return what a case is called that is measured on each host: ``file::function[case@host]``."""
-    return f"{nodeid[:-1]}@{member}]" if nodeid.endswith("]") else f"{nodeid}@{member}"
+def named(nodeid: str, host: str) -> str:
+    """Return a case's name if each host measures it: ``file::function[case@host]``."""
+    return f"{nodeid[:-1]}@{host}]" if nodeid.endswith("]") else f"{nodeid}@{host}"
 
 
-def unnamed(name: str, member: str) -> str:
-    """Return what a case was called before."""
+def unnamed(name: str, host: str) -> str:
+    """Return the name without its host."""
     bare, end = (name[:-1], "]") if name.endswith("]") else (name, "")
-    return bare[: -len(member) - 1] + end if bare.endswith(f"@{member}") else name
+    return bare[: -len(host) - 1] + end if bare.endswith(f"@{host}") else name
 
 
 def facts_in(facts: Json) -> Facts:
-    """Return what is kept by names; nothing where it is of another form."""
+    """Return a dict of facts; an empty one if the value is not a dict."""
     return facts if isinstance(facts, dict) else {}
 
 
 def text_of(facts: Facts, name: str) -> str:
-    """Return a text that is kept by a name; '' where there is none."""
+    """Return a text among facts, or ''."""
     found = facts.get(name)
     return found if isinstance(found, str) else ""
 
 
 def number_of(facts: Facts, name: str) -> Optional[float]:
-    """Return a number that is kept by a name; None where there is none."""
+    """Return a number among facts, or None."""
     found = facts.get(name)
     return found if isinstance(found, (int, float)) and not isinstance(found, bool) else None
 
 
 def of_test(benchmark: Benchmark) -> str:
-    """Return the node id of the test that measured a benchmark, one of several or its own."""
+    """Return the node id of the test that measured a benchmark; a test may have several."""
     return benchmark.record.test or benchmark.fullname
 
 
 def with_record(benchmark: Benchmark, record: Record) -> Benchmark:
-    """Return a benchmark that holds this record."""
+    """Return a copy of a benchmark with this record."""
     return replace(benchmark, extra_info=replace(benchmark.extra_info, ipubench=record))
 
 
-def compile_text(compile: Optional[str], seconds: Optional[float]) -> str:
-    """Return the seconds of a compilation, or how there was none; '' where nobody saw it.
+def is_timed(record: Record) -> bool:
+    """Whether a record has times; else its instructions were counted, and one call was made."""
+    return record.rounds.stopped_by != BY_COUNTS
 
-    A command of a benchmarks.yml compiles by itself.
+
+def compile_text(compile: Optional[str], seconds: Optional[float]) -> str:
+    """Return the seconds of a compilation, or that it was reused; '' if unknown.
+
+    It is unknown for a command of a benchmarks.yml, which compiles on its own.
     """
     if compile in COMPILED and seconds is not None:
         return f"{seconds:.1f}"
@@ -86,9 +93,9 @@ def compile_text(compile: Optional[str], seconds: Optional[float]) -> str:
 
 
 def ran_by(record: Record) -> str:
-    """Return what ran a case other than the framework as it is; '' where that did.
+    """Return what ran a case, if not the framework's default, or ''.
 
-    An engine or XLA, and ``f32`` where a CPU that cannot compute with 16 bits took float32.
+    This is an engine or XLA, and ``f32`` if a CPU without 16-bit arithmetic used float32.
     """
     effective = record.effective
     engine = text_of(effective, "engine")
@@ -102,35 +109,35 @@ def ran_by(record: Record) -> str:
 
 
 def rounds_of(benchmark: Benchmark) -> List[float]:
-    """Return the seconds of each round; the format has seconds per iteration, ours are batches."""
+    """Return the seconds of each round; the format stores seconds per iteration (batch)."""
     stats = benchmark.stats
     return [value * stats.iterations for value in stats.data]
 
 
 def was_disturbed(record: Record) -> bool:
-    """Tell whether others left too few rounds of a case alone to judge by."""
+    """Return whether a case has too few clean rounds to be judged."""
     return record.contention.enough is False
 
 
 def mean_lost(record: Record) -> float:
-    """Return the mean share of its rounds' time that other programs took from a case."""
+    """Return the mean share of the rounds' time that other programs took."""
     return statistics.fmean(record.contention.lost)
 
 
 def in_changing_states(lost: float) -> bool:
-    """Tell whether too few rounds of a process are clean because the machine changed its state.
+    """Return whether too few rounds are clean because the machine changed its state.
 
-    ``lost`` is the mean share that others took. Where they are the cause, it is more than 2% of one
-    round in three.
+    ``lost`` is the mean share that other programs took. If they were the cause, they took more than
+    2% of every third round.
     """
     return lost < LEAST_TAKEN
 
 
 def clean_rounds(benchmark: Benchmark) -> Sequence[bool]:
-    """Tell of each round whether figures are made of it.
+    """Return, for each round, whether it counts.
 
-    Those that others disturbed are left out where enough others are left; where too few are left,
-    or where nothing is known of others, all rounds count.
+    Disturbed rounds do not count if enough clean ones are left. If too few are left, or nothing is
+    known about disturbance, all rounds count.
     """
     contention, rounds = benchmark.record.contention, len(benchmark.stats.data)
     known = contention.enough and len(contention.kept) == rounds
@@ -138,10 +145,10 @@ def clean_rounds(benchmark: Benchmark) -> Sequence[bool]:
 
 
 def sample_of(benchmark: Benchmark, fresh: bool) -> Process:
-    """Return what a baseline keeps of the process that measured a benchmark.
+    """Return the measurements of one process, as a baseline stores them.
 
-    ``fresh``: the process measured this case alone. If it is clean only its clean rounds are kept;
-    ``copy_ms`` is that of these, or the first quartile of all if none is clean.
+    ``fresh``: the process measured only this case. A clean process keeps only its clean rounds;
+    ``copy_ms`` comes from these, or is the first quartile of all if none is clean.
     """
     record = benchmark.record
     contention = record.contention
@@ -164,7 +171,7 @@ def sample_of(benchmark: Benchmark, fresh: bool) -> Process:
     if not contention.lost:
         return process
     copy, used = contention.copy_ms, contention.cpu_seconds
-    if copy is None and contention.copies_ms:  # others lengthen some of them
+    if copy is None and contention.copies_ms:  # other programs lengthen some of them
         copy = quantile(contention.copies_ms, 0.25)
     return replace(
         process,
@@ -189,10 +196,12 @@ def with_processes(benchmark: Benchmark, fresh: Sequence[Benchmark] = ()) -> Ben
 
 
 THROUGHPUT = "throughput"
+# Counted, not timed: plugins/count has the rule.
+INSTRUCTIONS = "instructions"
 
 
 class Metric(NamedTuple):
-    """A figure of one process; of all of them less is better."""
+    """A lower-is-better metric of one process."""
 
     unit: str
     words: str
@@ -203,13 +212,13 @@ SCALARS = {
     "compile_time": Metric("s", "time to compile"),
     "peak_memory": Metric("bytes", "peak memory of the host process"),
 }
-METRICS = (THROUGHPUT, *SCALARS)
+METRICS = (THROUGHPUT, *SCALARS, INSTRUCTIONS)
 
 
 def value_of(process: Process, metric: str) -> Optional[float]:
-    """Return a scalar metric of one process, or None where the process has none to compare.
+    """Return a scalar metric of one process, or None if it has no comparable value.
 
-    A model that was kept from an earlier compilation says nothing of the time to compile.
+    A model from the cache has no time to compile.
     """
     if metric == "latency_p99":
         value: float = process.latency_p99_ms
@@ -221,5 +230,5 @@ def value_of(process: Process, metric: str) -> Optional[float]:
 
 
 def items_per_batch(record: Record) -> float:
-    """Return the items of one batch; of a round where that has no batches."""
+    """Return the items of one batch, or of a round if it has no batches."""
     return record.items_per_round / max(1, record.rounds.batches_per_step)

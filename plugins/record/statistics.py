@@ -14,7 +14,7 @@ FALLING = 0.02
 
 
 def quantile(values: Sequence[float], q: float) -> float:
-    """Return the q-quantile by linear interpolation (NumPy's default). Needs one value or more."""
+    """Return the q-quantile by linear interpolation (NumPy's default). Needs at least one value."""
     ordered = sorted(values)
     position = q * (len(ordered) - 1)
     low = math.floor(position)
@@ -42,7 +42,7 @@ def _binomial(n: int, k: int) -> float:
 
 
 def median_interval(values: Sequence[float]) -> Tuple[float, float]:
-    """Return a confidence interval of the median; smallest and largest where n is too small."""
+    """Return a confidence interval of the median; if n is too small, the smallest and largest."""
     ordered = sorted(values)
     low, high = median_ranks(len(ordered)) or (0, -1)
     return ordered[low], ordered[high]
@@ -55,7 +55,7 @@ def relative_half_width(values: Sequence[float]) -> float:
 
 
 def throughput(seconds: Sequence[float], items: float, unit: str) -> Throughput:
-    """Summarise rounds of ``items`` items each, of which ``unit`` is the plural.
+    """Return the throughput of rounds with ``items`` items each; ``unit`` is the items' plural.
 
     ``mean`` is the arithmetic mean of the rounds' rates, as the original programs print it; ``low``
     and ``high`` are the 95% interval of the median.
@@ -76,14 +76,14 @@ def throughput(seconds: Sequence[float], items: float, unit: str) -> Throughput:
 
 
 def spread(middle: float, low: float, high: float) -> float:
-    """Return half an interval over its middle: what the table shows as ±."""
+    """Return half the interval's width over its middle, which the table shows as ±."""
     return (high - low) / 2 / middle
 
 
 def latency(seconds: Sequence[float], source: str, batches: Optional[int] = None) -> Latency:
     """Return the quantiles of seconds per batch, in milliseconds.
 
-    ``source`` says what was timed; ``batches``: of each call, where that is several.
+    ``source``: which calls were timed; ``batches``: per call, if there are several.
     """
     p50, p90, p99 = (1000 * quantile(seconds, percent / 100) for percent in (50, 90, 99))
     return Latency(
@@ -92,7 +92,7 @@ def latency(seconds: Sequence[float], source: str, batches: Optional[int] = None
 
 
 def still_falling(seconds: Sequence[float]) -> bool:
-    """Tell whether the newest value is a new minimum by more than 2%."""
+    """Return whether the newest value is below the previous minimum by more than 2%."""
     if len(seconds) < 2:
         return False
     earlier: List[float] = list(seconds[:-1])

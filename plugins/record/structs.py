@@ -1,10 +1,10 @@
-"""What is stored of a measurement: the types of a record, and of the benchmark that holds it.
+"""The stored types: a record, and the benchmark that contains it.
 
 A record is the value of ``extra_info["ipubench"]`` in a benchmark of pytest-benchmark's format.
-The rounds themselves stay where that format keeps them, in ``stats["data"]``, in seconds per batch.
+The rounds stay in that format's ``stats["data"]``, in seconds per batch.
 
-A field without a default is in every file, and a file without it is damaged. One with a default is
-only in files that know it. What a reader does not know it leaves out.
+A file that lacks a field without a default is damaged. Fields with a default are missing in older
+files. Readers ignore unknown fields.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ else:
     from typing_extensions import Annotated
 
 if TYPE_CHECKING:
-    #: A value that JSON has.
+    #: A JSON value.
     Json = Union[None, bool, int, float, str, Sequence["Json"], Mapping[str, "Json"]]
 else:
     Json = Any
 
 NAMESPACE = "ipubench"
-#: What is kept as whoever measured gives it: the options of a case, what a framework counted.
+#: Values of free form: a case's options, a framework's counts.
 Facts = Mapping[str, Json]
-#: Of other numbers ratios are no longer finite: they are no measurement.
+#: Limits of measured values: ratios of other numbers may not be finite.
 Positive = Annotated[float, Meta(ge=1e-30, le=1e30)]
 Amount = Annotated[float, Meta(ge=0, le=1e30)]
 Number = Annotated[float, Meta(ge=-1e30, le=1e30)]
@@ -40,16 +40,16 @@ Name = Annotated[str, Meta(min_length=1)]
 #: UTC, ISO 8601.
 TIME = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"
 Time = Annotated[str, Meta(pattern=TIME)]
-#: The commit, and whether files differed from it.
+#: A commit, with -dirty if files differed from it.
 Revision = Annotated[str, Meta(pattern="^[0-9a-f]{1,64}(-dirty)?$")]
 
 
 class Part(Struct, frozen=True, omit_defaults=True):
-    """A part of what is stored."""
+    """Base class of the stored types."""
 
 
 class Device(Part, frozen=True):
-    """What measured; ``fingerprint`` is equal exactly where two results may be compared."""
+    """The device; results can be compared only if their ``fingerprint`` is the same."""
 
     kind: str
     name: str
@@ -73,12 +73,12 @@ class Rounds(Part, frozen=True):
     stopped_by: str
     dropped_seconds: Sequence[Amount]
     warm_up_ended_by: str = ""
-    #: The share of a round's configured work that it has on this machine.
+    #: The share of the configured work that a round does on this slow machine.
     shortened: Optional[Amount] = None
 
 
 class Canary(Part, frozen=True):
-    """A small piece of work that is timed beside the rounds."""
+    """A small piece of work that is timed along with the rounds."""
 
     kind: str
     seconds: Sequence[Positive]
@@ -86,7 +86,7 @@ class Canary(Part, frozen=True):
 
 
 class Contention(Part, frozen=True):
-    """What other programs took from each round; ``unknown`` says why nobody knows.
+    """What other programs took from each round; ``unknown`` is the reason if that is unknown.
 
     ``lost`` is the share of each round, ``limit`` what a clean one may have lost. ``kept``: whether
     figures are made of each. ``enough``: whether enough rounds are clean to judge by. ``copies_ms``
@@ -131,19 +131,19 @@ class Throughput(Part, frozen=True):
 
 
 class Latency(Part, frozen=True):
-    """Milliseconds of a batch, and what was timed for them."""
+    """The latency of a batch in milliseconds, and which calls were timed."""
 
     source: str
     p50_ms: Amount
     p90_ms: Amount
     p99_ms: Amount
     samples: Count
-    #: Of each call, where that is several.
+    #: Batches per call, if there are several.
     batches: Optional[Count] = None
 
 
 class Compute(Part, frozen=True):
-    """Floating-point work and moved bytes per second, against what the device was seen to reach."""
+    """Achieved FLOP/s and bytes/s, and the highest rates measured on the device."""
 
     copy_peak_bytes_per_s: Optional[Amount]
     flops_per_item: Optional[Amount] = None
@@ -155,7 +155,7 @@ class Compute(Part, frozen=True):
 
 
 class Memory(Part, frozen=True):
-    """The most bytes that were held, on the host ``since`` when."""
+    """Peak memory in bytes; the host's counts from ``since``."""
 
     host_peak_rss_bytes: Count
     since: str
@@ -163,7 +163,7 @@ class Memory(Part, frozen=True):
 
 
 class InputRates(Part, frozen=True):
-    """What loading and the model reach alone, in items per second; the lower one limits."""
+    """Items per second of the loader alone and of the model alone; the lower one limits."""
 
     unit: str
     loader: Amount
@@ -172,7 +172,7 @@ class InputRates(Part, frozen=True):
 
 
 class Operation(Part, frozen=True):
-    """An operation of a profiled call: its share of the time, 0 to 1, and its seconds."""
+    """An operation of a profiled call: its share of the time (0 to 1) and its seconds."""
 
     name: str
     share: Amount
@@ -189,18 +189,56 @@ class GrownOperation(Part, frozen=True):
     seconds_now: Amount
 
 
+class GrownFunction(Part, frozen=True):
+    """A function of compiled code whose instructions grew: a call's before and now."""
+
+    name: str
+    before: Amount
+    now: Amount
+
+
+class CountedCase(Part, frozen=True):
+    """What one process counted of a case: instructions a call, or why there is no count.
+
+    ``calls``: how many were counted; ``how`` has to be the same for two counts to be compared.
+    ``multiplexed``: for which share of the time others had the performance unit.
+    """
+
+    per_call: Optional[Positive] = None
+    calls: Optional[Count] = None
+    uncountable: str = ""
+    how: Facts = {}
+    functions: Mapping[str, Amount] = {}
+    multiplexed: Optional[Amount] = None
+
+
+class Instructions(Part, frozen=True):
+    """The instructions of a call, in each process that counted them; ``functions``: of the first.
+
+    ``spread`` is the relative difference between the largest and the least count.
+    """
+
+    processes: Sequence[Positive] = ()
+    per_call: Optional[Positive] = None
+    spread: Amount = 0.0
+    uncountable: str = ""
+    how: Facts = {}
+    functions: Mapping[str, Amount] = {}
+
+
 class Profile(Part, frozen=True):
-    """Where the time of one call went here, the largest share first, and there."""
+    """The operations of one call here, largest share first, and there."""
 
     folder: str = ""
     here: Sequence[Operation] = ()
     there: Sequence[Operation] = ()
     grown: Sequence[GrownOperation] = ()
     notes: Sequence[str] = ()
+    functions: Sequence[GrownFunction] = ()
 
 
 class Accepted(Part, frozen=True):
-    """A slow-down that ``promote`` was told to accept."""
+    """A slow-down that a person accepted with ``promote``."""
 
     reason: str
     time: str = ""
@@ -208,7 +246,7 @@ class Accepted(Part, frozen=True):
 
 
 class Spec(Part, frozen=True):
-    """What a command of a benchmarks.yml was, and what it printed."""
+    """A command of a benchmarks.yml, and what it printed."""
 
     entry: str
     variant: str
@@ -226,14 +264,14 @@ class Spec(Part, frozen=True):
 
 
 class Process(Part, frozen=True):
-    """What is kept of one process that measured a case: the independent unit of a comparison.
+    """One process's measurements of a case: the independent unit of a comparison.
 
-    The rounds of one share its memory layout and are correlated. ``fresh``: it measured this case
-    alone. ``seconds`` are those of each round that counts, and ``canaries`` those of the canary;
-    ``compile`` says whether ``compile_seconds`` are comparable. ``clean``: whether others left
-    enough rounds alone to judge by. ``lost`` is the mean share of a round's time that they took;
-    ``copy_ms``: of a copy in memory, which shows the machine's state. ``cpu_seconds``: the median
-    CPU time of a round. The last four are None where nothing tells.
+    The rounds of a process share its memory layout, so they are correlated. ``fresh``: the process
+    measured only this case. ``seconds`` has each round that counts, ``canaries`` the canary's
+    times. ``compile_seconds`` can be compared if ``compile`` is "fresh". ``clean``: whether enough
+    rounds were undisturbed. ``lost``: the mean share of a round that other programs took.
+    ``copy_ms``: the time of a memory copy, which shows the machine's state. ``cpu_seconds``: the
+    median CPU time of a round. The last four are None if unknown.
     """
 
     fresh: bool
@@ -256,7 +294,7 @@ class Process(Part, frozen=True):
 
 
 class Record(Part, frozen=True):
-    """What the number of a case was, and everything needed to judge it later.
+    """The result of a case, and everything needed to judge it later.
 
     ``processes`` are those that measured the case, the run's own first; a record of the journal,
     which one process wrote, has none and stands for itself.
@@ -294,7 +332,7 @@ class Record(Part, frozen=True):
     data: Facts
     contention: Contention = Contention()
     spent: Mapping[str, Amount] = {}
-    #: The node id of its test, of one of several results.
+    #: The node id of its test, if that has several results.
     test: Optional[str] = None
     host: Optional[str] = None
     wait_for_quiet: Optional[Quiet] = None
@@ -303,14 +341,15 @@ class Record(Part, frozen=True):
     spec: Optional[Spec] = None
     processes: Sequence[Process] = ()
     operations: Sequence[Operation] = ()
+    instructions: Optional[Instructions] = None
     #: Oldest first.
     accepted: Sequence[Accepted] = ()
-    #: In the history: the baseline that it became.
+    #: In the history: the baseline that the result became part of.
     promoted: str = ""
 
 
 class Stats(Part, frozen=True):
-    """pytest-benchmark's own figures: ``data`` are seconds per batch, ``iterations`` batches."""
+    """pytest-benchmark's statistics: ``data`` in seconds per batch; ``iterations`` are batches."""
 
     data: Annotated[Sequence[Positive], Meta(min_length=1)]
     iterations: Annotated[int, Meta(ge=1)]
@@ -333,7 +372,7 @@ class Stats(Part, frozen=True):
 
 
 class ExtraInfo(Part, frozen=True):
-    """Our record, and what else a test has noted."""
+    """Our record, and what the test has added."""
 
     ipubench: Record
     others: Facts = {}
@@ -358,12 +397,12 @@ class Benchmark(Part, frozen=True):
 
     @staticmethod
     def of(plain: Json) -> Benchmark:
-        """Return what a file holds. Raises msgspec.ValidationError, with the place of a fault."""
+        """Return the benchmark in plain JSON. Raises msgspec.ValidationError, with the place."""
         return msgspec.convert(inward(plain), Benchmark)
 
 
 class Around(Part, frozen=True, omit_defaults=False):
-    """What pytest-benchmark says around the benchmarks of a document."""
+    """The other top-level fields of a document of pytest-benchmark."""
 
     machine_info: Facts = {}
     commit_info: Facts = {}
@@ -371,20 +410,20 @@ class Around(Part, frozen=True, omit_defaults=False):
     version: str = ""
 
 
-#: Where a line of a journal has benchmarks.
+#: The fields of a journal line that contain benchmarks.
 HOLDERS = ("benchmark", "here", "there")
 
 
 def inward(plain: Any) -> Any:
-    """Return a benchmark, a line or a document for msgspec: what else is in ``extra_info`` apart.
+    """Return plain JSON for msgspec, with the test's own ``extra_info`` moved into ``others``.
 
-    What is damaged stays as it is.
+    Damaged values stay unchanged.
     """
     return _with_extra(plain, _apart)
 
 
 def as_plain(value: Struct) -> Any:
-    """Return the JSON values of a benchmark, a line, a document, or of what is none of these."""
+    """Return a benchmark, a line, a document or another struct as plain JSON."""
     return _with_extra(msgspec.to_builtins(value), _together)
 
 

@@ -1,4 +1,4 @@
-"""Numbers as people read them, tables, and what people write on a command line."""
+"""Formats numbers and tables, and parses values from the command line."""
 
 from __future__ import annotations
 
@@ -10,27 +10,38 @@ import math
 import re
 import shutil
 import time
-from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    List,
+    Mapping,
+    NamedTuple,
+    NoReturn,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 from ipubench.fixtures.case.errors import shortened
 
-EXIT_USAGE = 4  # of a command line, or a file, that cannot be used
-# Of a table: between its columns, and its first column at least.
+EXIT_USAGE = 4  # the command line or a file cannot be used
+# A table: the gap between columns, and the least width of the first column.
 GAP = "  "
 NARROWEST = 12
-# Of a threshold: the largest, and how one is written.
-LARGEST = 10.0  # 1000%: ten times more is another order of magnitude, not a tolerance
+# A threshold: the largest, and its form.
+LARGEST = 10.0  # 1000%; more is not a tolerance
 NUMBER = r"([0-9]{1,9}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})"
-#: Hours, minutes and seconds in this order, each of which may be missing; or seconds alone.
+#: Hours, minutes and seconds in this order, all optional; or a plain number of seconds.
 HOURS, MINUTES, SECONDS = "h(?:ours?|rs?)?", "m(?:in(?:ute)?s?)?", "s(?:ec(?:ond)?s?)?"
 DURATION = re.compile(
     rf"(?:{NUMBER} ?{HOURS} ?)?(?:{NUMBER} ?{MINUTES} ?)?(?:{NUMBER} ?{SECONDS})?"
     rf"|{NUMBER} ?ms|{NUMBER}"
 )
 UNITS = (3600.0, 60.0, 1.0, 1e-3, 1.0)
-# Of a file's name:
-LONGEST_NAME = 200  # characters; a file's name has at most 255, and options of a run are added
-DIGITS, DIGITS_OF_CUT = 6, 12  # of the digest; many long names begin alike
+# A file name:
+LONGEST_NAME = 200  # characters of 255; the rest is for options of a run
+DIGITS, DIGITS_OF_CUT = 6, 12  # of the digest; more for a cut name, as many begin alike
 PERCENTAGE = re.compile(r"([0-9]{1,4}(\.[0-9]{0,6})?|\.[0-9]{1,6})\s?%?")
 
 
@@ -46,7 +57,7 @@ def short_number(value: float) -> str:
 
 
 def rate_text(value: float) -> str:
-    """Return an amount per second as people read it: 98.76, 12,340, 1.235 M or 2 G."""
+    """Return a rate as text: 98.76, 12,340, 1.235 M or 2 G."""
     for prefix, size in (("G", 1e9), ("M", 1e6)):
         if math.isfinite(value) and abs(value) >= size:
             return f"{value / size:.4g} {prefix}"
@@ -54,7 +65,7 @@ def rate_text(value: float) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """Return a time with three digits in a unit that suits it: 220 ns, 15.7 µs, 2.31 ms, 1.2 s."""
+    """Return a time with three digits in a suitable unit: 220 ns, 15.7 µs, 2.31 ms, 1.2 s."""
     if not math.isfinite(seconds):
         return "-"
     if seconds >= 999.5:
@@ -74,27 +85,27 @@ def percent(value: float, digits: int = 1, sign: bool = False) -> str:
 
 
 def number_text(value: Any) -> str:
-    """Return a number, or '' where there is none."""
+    """Return a number as text; '' for None."""
     return "" if value is None else short_number(value)
 
 
 def share_text(value: Any, digits: int = 1) -> str:
-    """Return a fraction as a percentage, or '' where there is none."""
+    """Return a fraction as a percentage; '' for None."""
     return "" if value is None else percent(value, digits)
 
 
 def time_stamp() -> str:
-    """Return the time now as records and histories hold it: UTC, ISO 8601, to the second."""
+    """Return the current time as records store it: UTC, ISO 8601, to the second."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def minute_of(stamp: float) -> str:
-    """Return a time since the epoch to the minute."""
+    """Return a time since the epoch as text, to the minute."""
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(stamp))
 
 
 def cut_middle(text: str, width: int) -> str:
-    """Return a text in at most ``width`` columns, cut in its middle, where names differ least."""
+    """Return a text in at most ``width`` columns, cut in the middle, as ends tell names apart."""
     if len(text) <= width:
         return text
     head = (width - 2) // 2
@@ -107,10 +118,9 @@ def terminal_width() -> int:
 
 
 def table(rows: Sequence[Sequence[str]], width: int) -> List[str]:
-    """Align rows, the first of them the headings: the first column to the left, others right.
+    """Align rows, headings first: the first column to the left, the others to the right.
 
-    The first column is cut in its middle, where names differ least, to fit into ``width``, and no
-    further than the names stay different.
+    The first column is cut in the middle to fit ``width``, but only while its names stay different.
     """
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     others = sum(widths[1:]) + len(GAP) * (len(widths) - 1)
@@ -120,7 +130,7 @@ def table(rows: Sequence[Sequence[str]], width: int) -> List[str]:
 
 
 def apart_from(names: Sequence[str], width: int) -> int:
-    """Return the least width from ``width`` up in which different names stay so, though cut."""
+    """Return the least width, at least ``width``, at which cut names stay different."""
     different = set(names)
     while len({cut_middle(name, width) for name in different}) < len(different):
         width += 1
@@ -128,24 +138,24 @@ def apart_from(names: Sequence[str], width: int) -> int:
 
 
 def aligned(cells: Sequence[str], widths: Sequence[int], gap: str) -> str:
-    """Return one line of a table, its first cell cut in its middle, figures never."""
+    """Return one line of a table; only its first cell is cut."""
     name = cut_middle(cells[0], widths[0]).ljust(widths[0])
     figures = (cell.rjust(width) for cell, width in zip(cells[1:], widths[1:]))
     return gap.join([name, *figures]).rstrip()
 
 
 class Parser(argparse.ArgumentParser):
-    """The words of a program of ours: wrong ones end it with a line and the suite's exit code."""
+    """The argument parser of our programs; an error prints one line and exits with 4."""
 
     def error(self, message: str) -> NoReturn:
-        """End the program."""
+        """Exit with a message."""
         self.exit(EXIT_USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
 def given(text: str) -> str:
-    """Return a word, as an argparse type; not that of a shell's variable without a value."""
+    """Return a text that is not empty, as an argparse type; an unset shell variable gives ''."""
     if not text:
-        raise argparse.ArgumentTypeError("it names nothing; give a value")
+        raise argparse.ArgumentTypeError("the value is empty")
     return text
 
 
@@ -181,7 +191,7 @@ def duration(text: str) -> float:
 
 
 def duration_text(seconds: float) -> str:
-    """Return a duration as it is written on a command line: 30s, 10min or 1.5h."""
+    """Return a duration as on a command line: 30s, 10min or 1.5h."""
     for unit, length in (("h", UNITS[0]), ("min", UNITS[1])):
         if seconds >= length and not seconds % (length / 2):
             return f"{seconds / length:.10g}{unit}"
@@ -189,7 +199,7 @@ def duration_text(seconds: float) -> str:
 
 
 def finite_number(text: str) -> Optional[float]:
-    """Return the number that a text says, or None where it says none that is finite."""
+    """Return the finite number in a text, or None."""
     try:
         value = float(text)
     except ValueError:
@@ -198,14 +208,14 @@ def finite_number(text: str) -> Optional[float]:
 
 
 def fraction(text: str) -> float:
-    """Return the fraction that a percentage stands for: 0.05 for 5% and for 5.
+    """Return a percentage as a fraction: 0.05 for 5% and for 5.
 
-    Raises ValueError if it is none; a number below 1 without the sign may mean either.
+    Raises ValueError for other text, and for a number below 1 without the sign, which is ambiguous.
     """
     value = float(text.rstrip("% \t")) / 100 if PERCENTAGE.fullmatch(text.strip()) else math.nan
     if "%" not in text and 0 < value < 0.01:
         raise ValueError(
-            f"{shortened(text)} is a fraction or a percentage: write {1e4 * value:g}% or "
+            f"{shortened(text)} may be a fraction or a percentage: write {1e4 * value:g}% or "
             f"{100 * value:g}%"
         )
     if not 0 < value <= LARGEST:
@@ -216,22 +226,55 @@ def fraction(text: str) -> float:
 
 
 def percentage(text: str) -> float:
-    """Return the same as an argparse type: argparse shows only an error of its own."""
+    """Return :func:`fraction` as an argparse type, with an error that argparse shows."""
     try:
         return fraction(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+class GateLimits(NamedTuple):
+    """What ``--gate`` allows of throughput and of instructions; None where it says nothing."""
+
+    throughput: Optional[float] = None
+    instructions: Optional[float] = None
+
+    @classmethod
+    def of(cls, given: Optional[Tuple[Optional[float], Optional[float]]]) -> GateLimits:
+        """Return the value of the option, which is a plain tuple: execnet sends it to workers."""
+        return cls(*given) if given is not None else cls()
+
+    def __str__(self) -> str:
+        found = {"": self.throughput, "instructions:": self.instructions}
+        return ",".join(name + percent(value) for name, value in found.items() if value is not None)
+
+
+NO_LIMITS = GateLimits()
+
+
+def gate_limits(text: str) -> Tuple[Optional[float], Optional[float]]:
+    """Return what ``2%``, ``instructions:1%`` or both of these allow, as an argparse type."""
+    found: Dict[str, float] = {}
+    for part in text.split(","):
+        name, colon, value = part.strip().rpartition(":")
+        name = name if colon else "throughput"
+        if name not in GateLimits._fields or name in found:
+            raise argparse.ArgumentTypeError(
+                f"{shortened(text)}: write 2%, instructions:1% or 2%,instructions:1%"
+            )
+        found[name] = percentage(value)
+    return found.get("throughput"), found.get("instructions")
+
+
 def name_of_test(nodeid: str) -> str:
-    """Return a test's own name, with its identifier in brackets, in which ``::`` may be."""
+    """Return a test's name, with its identifier in brackets, which may contain ``::``."""
     path, _, rest = nodeid.partition("::")
     function, bracket, identifier = (rest or path).partition("[")
     return function.split("::")[-1] + bracket + identifier
 
 
-def told_apart(names: Mapping[str, str]) -> Dict[str, str]:
-    """Return what each node id is called: its name, or so much of the node id as is its own."""
+def distinct_names(names: Mapping[str, str]) -> Dict[str, str]:
+    """Return a distinct name for each node id: the given name or, if needed, a longer one."""
     called = dict(names)
     for longer in (name_of_test, str):
         known = collections.Counter(called.values())
@@ -242,9 +285,9 @@ def told_apart(names: Mapping[str, str]) -> Dict[str, str]:
 
 
 def parts_of(nodeid: str) -> Tuple[str, str, str]:
-    """Return the file, in whose name brackets may be, the bench function and the identifier.
+    """Return the file, which may contain brackets, the bench function and the identifier.
 
-    A case without an identifier that each host measures is called ``function@host``.
+    If each host measures a case without an identifier, its name is ``function@host``.
     """
     path, _, rest = nodeid.partition("::")
     function, _, identifier = rest.partition("[")
@@ -258,24 +301,24 @@ def without_identifier(nodeid: str) -> str:
 
 
 def safe_name(text: str) -> str:
-    """Return a text as the name of one file: letters, digits, ``-``, ``_`` and ``.``.
+    """Return a text as a file name of letters, digits, ``-``, ``_`` and ``.``.
 
-    Where that is another text a digest is added, so that two texts never become one name: for other
-    characters, for more than 200, and for dots at the beginning, which lead to another folder or
-    hide a file.
+    A changed text gets a digest, so that two texts never share a name. Changes are needed for other
+    characters, for more than 200, and for dots at the beginning, which would lead to another folder
+    or hide the file.
     """
     safe = re.sub(r"^\.+|[^A-Za-z0-9_.-]", "_", text)[:LONGEST_NAME] or "_"
     if safe == text:
         return text
     digits = DIGITS_OF_CUT if len(text) > LONGEST_NAME else DIGITS
-    # What a command line cannot decode is half a character.
+    # Undecodable bytes of a command line are lone surrogates.
     digest = hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()
     return f"{safe}.{digest[:digits]}"
 
 
 def matches(pattern: str, nodeid: str) -> bool:
-    """Tell whether a pattern means a case: ``*`` is anything, ``?`` one character.
+    """Return whether a pattern matches a case: ``*`` is anything, ``?`` one character.
 
-    Brackets are themselves: every identifier has them, and is a pattern as it stands.
+    Brackets match themselves, so that a node id is a pattern for itself.
     """
     return fnmatch.fnmatchcase(nodeid, pattern.replace("[", "[[]"))

@@ -1,4 +1,4 @@
-"""What the gate can say of a case, and how it says so."""
+"""The gate's verdict on a case, and its messages."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import math
 from typing import Optional, Sequence
 
 from ipubench.fixtures.case.errors import counted
-from ipubench.plugins.record.record import SCALARS, THROUGHPUT
+from ipubench.plugins.record.record import INSTRUCTIONS, SCALARS, THROUGHPUT
 from ipubench.plugins.record.structs import Part
 
 PASS, REGRESSED, IMPROVED, INCONCLUSIVE = "pass", "regressed", "improved", "inconclusive"
 NEW, MISSING, INCOMPARABLE = "new", "missing", "incomparable"
 #: Compared without a threshold: the change is shown.
 UNJUDGED = "not judged"
-#: What a gate has said something of.
+#: The verdicts of a gate that compared something.
 COMPARED = (PASS, REGRESSED, IMPROVED, INCONCLUSIVE)
 #: A smaller correction for the machine's speed is not worth a clause.
 LEAST_SHOWN = 0.001
-#: The exit code where a gate was asked for and no case was compared.
+#: The exit code if there is a gate but no case was compared.
 EXIT_NOTHING_COMPARED = 6
 
 
 class JudgedMetric(Part, frozen=True, omit_defaults=False):
-    """What a verdict holds of another metric than throughput; + is more, so worse."""
+    """The verdict on a metric other than throughput; + is more, which is worse."""
 
     metric: str
     kind: str
@@ -36,10 +36,10 @@ class JudgedMetric(Part, frozen=True, omit_defaults=False):
 
 
 class Verdict(Part, frozen=True, omit_defaults=False):
-    """What the gate says of a case; the numbers are those of its throughput.
+    """The gate's verdict on a case, with the numbers of its throughput.
 
-    Rates in items per second; ``change`` is relative, + is faster, ``low`` and ``high`` are its 95%
-    interval. ``metric`` decided; ``also`` has the other metrics that were judged.
+    Rates are items per second. ``change`` is relative, + is faster; ``low`` and ``high`` are its
+    95% interval. ``metric`` decided; ``also`` has the other judged metrics.
     """
 
     kind: str
@@ -50,26 +50,26 @@ class Verdict(Part, frozen=True, omit_defaults=False):
     low: Optional[float] = None
     high: Optional[float] = None
     threshold: Optional[float] = None
-    #: The threshold, or the case's A/A floor where that is larger.
+    #: The larger of the threshold and the case's A/A noise floor.
     allowed: Optional[float] = None
-    #: Whose figures these are.
+    #: The numbers of processes behind ``now`` and ``before``.
     processes: int = 0
     processes_before: int = 0
-    #: The two sides were measured in turns, not at two times.
+    #: Whether both sides were measured alternately, not at two times.
     in_turns: bool = False
-    #: The change is that of the CPU time, beyond what others explain.
+    #: Whether the change is that of the CPU time, beyond what other programs explain.
     by_cpu_time: bool = False
     metric: str = THROUGHPUT
     also: Sequence[JudgedMetric] = ()
     reasons: Sequence[str] = ()
-    #: Of the test, where it changed.
+    #: Changes in the test's own ``extra_info``.
     extra_info: Sequence[str] = ()
 
 
 def message(name: str, verdict: Verdict, record: str) -> str:
-    """Return the paragraph with which a regressed case fails."""
+    """Return the failure message of a regressed case."""
     lines = []
-    if verdict.metric == THROUGHPUT or not verdict.also:
+    if verdict.metric == THROUGHPUT:
         processes = counted(verdict.processes, "process", "processes")
         change, low, high = map(known, (verdict.change, verdict.low, verdict.high))
         how = "by its CPU time" if verdict.by_cpu_time else how_compared(verdict.in_turns)
@@ -82,7 +82,13 @@ def message(name: str, verdict: Verdict, record: str) -> str:
             f"{100 * known(verdict.allowed):.3g}% more time per item{_why_allowed(verdict)}."
         )
     for other in verdict.also:
-        if other.kind == REGRESSED:
+        if other.kind == REGRESSED and other.metric == INSTRUCTIONS:
+            before, now, change = map(known, (other.before, other.now, other.change))
+            lines.append(
+                f"{name} takes more instructions: {before:,.0f} a call before, {now:,.0f} now, "
+                f"{change:+.2%}; the gate allows {100 * known(other.threshold):.3g}% more."
+            )
+        elif other.kind == REGRESSED:
             change, low, high = map(known, (other.change, other.low, other.high))
             lines.append(
                 f"{name}: its {SCALARS[other.metric].words} has grown: {known(other.before):.4g} "
@@ -94,7 +100,7 @@ def message(name: str, verdict: Verdict, record: str) -> str:
 
 
 def undecided_message(name: str, verdict: Verdict) -> str:
-    """Return the paragraph with which an inconclusive case fails, if it is to fail."""
+    """Return the failure message of an inconclusive case."""
     lines = [f"{name}: the gate could not decide whether it has become slower"]
     if verdict.change is not None:
         low, high = known(verdict.low), known(verdict.high)
@@ -107,20 +113,19 @@ def undecided_message(name: str, verdict: Verdict) -> str:
 
 
 def known(figure: Optional[float]) -> float:
-    """Return a figure; NaN where nobody knows it."""
+    """Return a number; NaN for None."""
     return math.nan if figure is None else figure
 
 
 def how_compared(in_turns: bool) -> str:
-    """Return what makes the two sides of a comparison alike."""
+    """Return the phrase for how both sides were made comparable."""
     return "measured in turns" if in_turns else "at equal machine speed"
 
 
 def _correction(verdict: Verdict) -> str:
-    """Say by how much the machine itself has changed its speed, as far as a case follows it.
+    """Return a phrase for the machine's own change of speed, as far as it affects the case.
 
-    It is what lies between the change of the figures that are shown and that at equal machine
-    speed.
+    It is the quotient of the shown change and the change at equal machine speed.
     """
     machine = known(verdict.now) / known(verdict.before) / (1 + known(verdict.change)) - 1
     if verdict.in_turns or verdict.by_cpu_time or not LEAST_SHOWN <= abs(machine) < math.inf:
@@ -130,7 +135,7 @@ def _correction(verdict: Verdict) -> str:
 
 
 def noisier(threshold: Optional[float], allowed: Optional[float]) -> bool:
-    """Tell whether a case's own noise allows it more than its threshold does."""
+    """Return whether a case's noise allows it more than its threshold."""
     if threshold is None or allowed is None:
         return False
     return allowed > 1.001 * threshold

@@ -20,9 +20,9 @@ from ipubench.plugins.record.structs import Facts
 from ipubench.plugins.record.text import (
     cut_middle,
     minute_of,
-    number_text,
+    rate_text,
     share_text,
-    short_number,
+    time_text,
 )
 from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED, UNJUDGED, how_compared
 from ipubench.plugins.report import profiles, published
@@ -119,8 +119,8 @@ def _full(row: CaseRow) -> Facts:
         _rate(row.throughput, row.unit),
         row.engine,
         share_text(row.spread),
-        number_text(row.p50_ms),
-        number_text(row.p99_ms),
+        _time(row.p50_ms),
+        _time(row.p99_ms),
         compile_text(row.compile, row.compile_seconds),
         share_text(row.share, 0),
         change_of(row),
@@ -135,7 +135,11 @@ def change_of(row: CaseRow) -> str:
 
 
 def _rate(value: Optional[float], unit: str) -> str:
-    return "" if value is None else f"{short_number(value)} {unit}".strip()
+    return "" if value is None else f"{rate_text(value)} {unit}".strip()
+
+
+def _time(milliseconds: Optional[float]) -> str:
+    return "" if milliseconds is None else time_text(milliseconds / 1000)
 
 
 def _environment(report: Report) -> List[Tuple[str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 from urllib.parse import quote
 
 from msgspec import to_builtins
@@ -17,15 +17,21 @@ from ipubench.plugins.baseline.rows import (
     named,
     place,
 )
-from ipubench.plugins.baseline.run_facts import BAD
+from ipubench.plugins.baseline.run_facts import BAD, MEASURED
 from ipubench.plugins.record.record import compile_text
 from ipubench.plugins.record.structs import Benchmark, Facts, Json
-from ipubench.plugins.record.text import minute_of, number_text, share_text, told_apart
+from ipubench.plugins.record.text import (
+    distinct_names,
+    minute_of,
+    rate_text,
+    share_text,
+    time_text,
+)
 from ipubench.plugins.record.verdict import how_compared
 from ipubench.plugins.report import published
 from ipubench.plugins.report.markdown import change_of
 from ipubench.plugins.report.profiles import shown
-from ipubench.plugins.web.templates import packed, plotly_script, render, script
+from ipubench.plugins.web.templates import render, script
 
 # Of a process; beyond this many every n-th is shown, so that the file stays small.
 MOST_ROUNDS = 300
@@ -59,15 +65,16 @@ CHART_KEYS = (
     "load",
 )
 FILTERS = (("kind", "Verdict"), ("framework", "Framework"), ("mode", "Mode"), ("data", "Data"))
-# Heading, key by which the column sorts, whether it holds numbers. A phone shows the first three.
+# Heading, key by which the column sorts, whether it holds numbers.
 COLUMNS: Tuple[Tuple[str, str, bool], ...] = (
     ("case", "name", False),
+    ("change", "change", True),
+    ("before", "before", True),
     ("throughput", "throughput", True),
     ("verdict", "kind", False),
-    ("change", "change", True),
     ("±", "spread", True),
-    ("p50 ms", "p50_ms", True),
-    ("p99 ms", "p99_ms", True),
+    ("p50", "p50_ms", True),
+    ("p99", "p99_ms", True),
     ("compile s", "compile_seconds", True),
     ("peak", "share", True),
     ("memory MiB", "host_memory_bytes", True),
@@ -75,11 +82,9 @@ COLUMNS: Tuple[Tuple[str, str, bool], ...] = (
 
 
 def page(report: Report) -> str:
-    """Return the page. Raises ImportError without plotly, whose JavaScript it holds."""
-    plotly = packed(plotly_script())
+    """Return the page. Raises ImportError without jinja2."""
     rows = by_change(named(report.rows()))
     kinds = counts(rows)
-    compared = any(row.change is not None for row in rows)
     values: Dict[str, object] = {
         "headline": conclusion(report, rows),
         "worst": "bad" if report.ended_badly or any(kind in kinds for kind in BAD) else "good",
@@ -88,9 +93,12 @@ def page(report: Report) -> str:
         "overview": _overview(report),
         "how": how_compared(any(row.in_turns for row in rows)),
         "filters": [
-            {"key": key, "label": label, "values": _values(rows, key)} for key, label in FILTERS
+            {"key": key, "label": label, "values": values}
+            for key, label in FILTERS
+            for values in [_values(rows, key)]
+            if len(values) > 1
         ],
-        "columns": [column for column in COLUMNS if compared or column[1] != "change"],
+        "columns": _columns(rows),
         "rows": [_line(row) for row in rows],
         "profiles": shown(rows),
         "published": published.lines_of(report.document.benchmarks),
@@ -101,10 +109,20 @@ def page(report: Report) -> str:
             "details": _details(report),
         },
         "style": script("style.css"),
-        "plotly": plotly,
         "script": script("table.js", "plot.js", "charts.js"),
     }
     return render("page.html", values)
+
+
+def _columns(rows: Sequence[CaseRow]) -> List[Tuple[str, str, bool]]:
+    """Return the columns that are not empty in all rows."""
+    judged = any(row.kind != MEASURED or row.reasons for row in rows)
+    filled = {key for row in rows for key, (text, _) in _cells(row).items() if text}
+    return [
+        ("now" if key == "throughput" and "before" in filled else heading, key, number)
+        for heading, key, number in COLUMNS
+        if key in filled or key == "name" or (key == "kind" and judged)
+    ]
 
 
 def _charted(rows: Sequence[CaseRow]) -> List[Facts]:
@@ -115,7 +133,7 @@ def _charted(rows: Sequence[CaseRow]) -> List[Facts]:
     """
     panels = [row.function + (f", {row.mode}" if row.mode else "") for row in rows]
     owners = [f"{row.file}::{panel}" for row, panel in zip(rows, panels)]
-    called = told_apart(dict(zip(owners, panels)))
+    called = distinct_names(dict(zip(owners, panels)))
     return [
         {**to_builtins({key: getattr(row, key) for key in CHART_KEYS}), "panel": called[owner]}
         for row, owner in zip(rows, owners)
@@ -159,7 +177,8 @@ def _line(row: CaseRow) -> Facts:
     Verdicts are sorted by what a reader wants to hear of first, and not by their letters.
     """
     return {
-        **{key: getattr(row, key) for key in ("name", "function", "engine", "kind", "reasons")},
+        **{key: getattr(row, key) for key in ("name", "engine", "kind", "reasons")},
+        "function": "" if row.name.startswith(row.function) else row.function,
         "link": quote(row.id) if row.throughput is not None else "",
         "cells": _cells(row),
         "sorted_by": {
@@ -175,15 +194,24 @@ def _cells(row: CaseRow) -> Dict[str, Tuple[str, str]]:
     memory = row.host_memory_bytes
     above = row.share is not None and row.share > 1
     return {
-        "throughput": (number_text(row.throughput), row.unit or ""),
         "change": (change, interval),
+        "before": (_rate(row.before), ""),
+        "throughput": (_rate(row.throughput), row.unit or ""),
         "spread": (share_text(row.spread), ""),
-        "p50_ms": (number_text(row.p50_ms), ""),
-        "p99_ms": (number_text(row.p99_ms), ""),
+        "p50_ms": (_time(row.p50_ms), ""),
+        "p99_ms": (_time(row.p99_ms), ""),
         "compile_seconds": (compile_text(row.compile, row.compile_seconds), ""),
         "share": (share_text(row.share, 0), "above the peak seen" if above else ""),
         "host_memory_bytes": ("" if memory is None else f"{memory / 2**20:,.0f}", ""),
     }
+
+
+def _rate(value: Optional[float]) -> str:
+    return "" if value is None else rate_text(value)
+
+
+def _time(milliseconds: Optional[float]) -> str:
+    return "" if milliseconds is None else time_text(milliseconds / 1000)
 
 
 def _sortable(row: CaseRow, key: str) -> str:

@@ -14,7 +14,7 @@ from ipubench.fixtures.machine.files import check_writable, user_path
 from ipubench.plugins.baseline.format import Document
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.baseline.runs import facts_of
-from ipubench.plugins.command_line.words import is_worker, only_lists
+from ipubench.plugins.command_line.arguments import is_worker, only_lists
 from ipubench.plugins.compare.baseline_plugin import missing_cases
 from ipubench.plugins.gate.shown_throughput import shown_throughput
 from ipubench.plugins.record import pytest_benchmark_adapter
@@ -50,7 +50,7 @@ def add_junit_properties(run: Run, item: pytest.Item, call: pytest.CallInfo[None
     # JUnit takes the properties that the last phase reports.
     if call.when == "teardown" and item.nodeid in run.results.benchmarks:
         verdict = run.results.verdicts.get(item.nodeid)
-        throughput = shown_throughput(run.results.whole(item.nodeid), verdict)
+        throughput = shown_throughput(run.results.with_fresh(item.nodeid), verdict)
         item.user_properties += [
             ("throughput", throughput.median),
             ("unit", throughput.unit),
@@ -106,7 +106,7 @@ def _end_of(run: Run, ended: int) -> EndLine:
 def report_of(run: Run) -> Report:
     """Return what a report says of this run, which has ended."""
     config, results = run.config, run.results
-    benchmarks = list(map(results.whole, results.benchmarks))
+    benchmarks = list(map(results.with_fresh, results.benchmarks))
     facts = facts_of(results, run.path.name, shown_command(command_line(config)))
     facts = replace(facts, started=run.started)
     document = Document.of(pytest_benchmark_adapter.around(config), benchmarks)

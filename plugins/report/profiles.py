@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import List, NamedTuple, Sequence, Tuple
 
 from ipubench.plugins.baseline.case_row import CaseRow
+from ipubench.plugins.count.show import count_text, grown_text
 from ipubench.plugins.record.structs import Profile
 from ipubench.plugins.record.text import percent, short_number
 from ipubench.plugins.record.verdict import REGRESSED
@@ -13,6 +14,7 @@ MOST_SHOWN = 5
 HEADINGS = ("operation", "share before", "share now", "ms before", "ms now")
 #: Where nothing is known of before.
 HEADINGS_OF_NOW = ("operation", "share now", "ms now")
+HEADINGS_OF_COUNTS = ("function", "instructions before", "instructions now")
 
 
 class ShownProfile(NamedTuple):
@@ -46,6 +48,11 @@ def table_of(profile: Profile) -> Tuple[Sequence[str], List[Sequence[str]]]:
             )
             for one in profile.grown[:MOST_SHOWN]
         ]
+    if profile.functions:
+        return HEADINGS_OF_COUNTS, [
+            (one.name, count_text(one.before), count_text(one.now))
+            for one in profile.functions[:MOST_SHOWN]
+        ]
     largest = [] if profile.there else profile.here
     return HEADINGS_OF_NOW, [
         (one.name, percent(one.share), _milliseconds(one.seconds)) for one in largest[:MOST_SHOWN]
@@ -58,6 +65,8 @@ def one_line(profile: Profile) -> str:
     if profile.grown:
         parts = [f"{name} {before} -> {now}" for name, before, now, *_ in lines]
         text = f"share of the time: {', '.join(parts)}"
+    elif profile.functions:
+        text = f"instructions a call: {grown_text(profile.functions)}"
     elif lines:
         text = f"the time goes to: {', '.join(f'{name} {now}' for name, now, _ in lines)}"
     else:
@@ -69,6 +78,8 @@ def caption(profile: Profile) -> str:
     """Return the sentence above a table of operations."""
     if profile.grown:
         text = "Operations whose share of the time grew, in one profiled call of each side."
+    elif profile.functions:
+        text = "Functions of compiled code whose instructions grew, in a call of each side."
     elif profile.there:
         text = "No operation's share of the time grew, in one profiled call of each side."
     else:

@@ -5,19 +5,20 @@ from __future__ import annotations
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ipubench.plugins.baseline.rows import interval_text, place
+from ipubench.plugins.count.show import instructions_text
 from ipubench.plugins.gate.shown_throughput import shown_compute, shown_throughput
-from ipubench.plugins.record.record import compile_text, ran_by
+from ipubench.plugins.record.record import compile_text, is_timed, ran_by
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.text import (
     aligned,
     apart_from,
     cut_middle,
+    distinct_names,
     name_of_test,
     percent,
     rate_text,
     share_text,
     time_text,
-    told_apart,
     without_identifier,
 )
 from ipubench.plugins.record.verdict import Verdict
@@ -26,6 +27,7 @@ HEADINGS = (
     "case",
     "before",
     "throughput",
+    "instr",
     "engine",
     "±",
     "p50",
@@ -36,7 +38,7 @@ HEADINGS = (
     "change",
     "interval",
 )
-NEEDED = ("case", "throughput")
+NEEDED = ("case",)
 VERDICT, CHANGE = HEADINGS.index("verdict"), HEADINGS.index("change")
 # Left out in this order on a terminal that is too narrow: the interval and the verdict as soon as a
 # name would be cut, the others only where less than this would be left of it.
@@ -71,11 +73,11 @@ def table_rows(benchmarks: Sequence[Benchmark], verdicts: Mapping[str, Verdict])
         return place(verdicts.get(benchmark.fullname))
 
     ordered = sorted(groups.items(), key=lambda group: min(map(worst, group[1])))
-    headings = told_apart({function: name_of_test(function) for function, _ in groups})
+    headings = distinct_names({function: name_of_test(function) for function, _ in groups})
     rows = []
     for (function, unit), members in ordered:
         heading = f"{headings[function]} ({unit})"
-        names = told_apart({one.fullname: one.record.name for one in members})
+        names = distinct_names({one.fullname: one.record.name for one in members})
         if [*names.values()] == [headings[function]]:  # its only row would repeat it
             (only,) = members
             rows.append(_row(heading, only, verdicts.get(only.fullname)))
@@ -91,17 +93,18 @@ def _row(name: str, benchmark: Benchmark, verdict: Optional[Verdict]) -> Row:
     record = benchmark.record
     latency, rate = record.latency, shown_throughput(benchmark, verdict)
     share = shown_compute(benchmark, rate).share
-    kind = "" if verdict is None else verdict.kind
+    kind, timed = "" if verdict is None else verdict.kind, is_timed(record)
     found = verdict or Verdict("")
     before, change = found.before, found.change
     cells = (
         name,
         "-" if before is None else rate_text(before),
-        rate_text(rate.median),
+        rate_text(rate.median) if timed else "-",
+        instructions_text(record.instructions, verdict),
         ran_by(record) or "-",
         share_text(rate.spread) or "-",
-        time_text(latency.p50_ms / 1000),
-        time_text(latency.p99_ms / 1000),
+        time_text(latency.p50_ms / 1000) if timed else "-",
+        time_text(latency.p99_ms / 1000) if timed else "-",
         compile_text(record.compile, record.compile_seconds) or "-",
         "-" if share is None else percent(share, 0),
         kind or "-",

@@ -12,7 +12,7 @@ from ipubench.fixtures.case.errors import counted, some_of
 from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.baseline.rows import CHANGED, change_text, own_noise, reasons_of
 from ipubench.plugins.baseline.store import path_text
-from ipubench.plugins.command_line.words import all_words
+from ipubench.plugins.command_line.arguments import all_arguments
 from ipubench.plugins.compare.baseline_plugin import missing_cases
 from ipubench.plugins.gate.policy_file import Policy
 from ipubench.plugins.record import pytest_benchmark_adapter
@@ -28,14 +28,14 @@ from ipubench.plugins.record.record import (
     was_disturbed,
 )
 from ipubench.plugins.record.structs import Record
-from ipubench.plugins.record.text import percent, short_number, told_apart
+from ipubench.plugins.record.text import distinct_names, percent, short_number
 from ipubench.plugins.record.verdict import COMPARED, MISSING, PASS, REGRESSED, Verdict
 from ipubench.plugins.report import published
 from ipubench.plugins.report.mean_change import mean_in_words
 from ipubench.plugins.report.profiles import one_line
 from ipubench.plugins.report.table import Row, layout, table_rows
 from ipubench.plugins.run.results import Recording
-from ipubench.plugins.run.time_spent import time_in_words
+from ipubench.plugins.run.time_spent import time_summary
 from ipubench.plugins.state import Run
 
 LARGEST_PRECISE_SPREAD = 0.05
@@ -62,7 +62,7 @@ def write_summary(terminalreporter: Any, run: Run) -> None:
     Ours is the table that people read, unless the user asked for something of pytest-benchmark's.
     """
     config = run.config
-    asked = any(word.startswith(TABLE_OPTIONS) for word in all_words(config))
+    asked = any(word.startswith(TABLE_OPTIONS) for word in all_arguments(config))
     if not asked and not pytest_benchmark_adapter.unrecorded(config):
         pytest_benchmark_adapter.hide_table(config)
     if run.journal is None:
@@ -73,7 +73,7 @@ def write_summary(terminalreporter: Any, run: Run) -> None:
     lines += [Row((line,)) for line in run.closing]
     if run.results.benchmarks and not terse:
         width = terminalreporter._tw.fullwidth
-        lines += [Row((line,)) for line in time_in_words(run.spent, width)]
+        lines += [Row((line,)) for line in time_summary(run.spent, width)]
     if lines and not terse:
         terminalreporter.section("benchmarks")
     for line in lines:
@@ -83,7 +83,7 @@ def write_summary(terminalreporter: Any, run: Run) -> None:
 
 def summary(run: Recording, width: int) -> List[Row]:
     """Return the table of all measured cases as lines, and notes on them."""
-    benchmarks = list(map(run.results.whole, run.results.benchmarks))
+    benchmarks = list(map(run.results.with_fresh, run.results.benchmarks))
     table = layout(table_rows(benchmarks, run.results.verdicts), width)
     notes = [*_notes(run), *published.last_lines(benchmarks)]
     return table + [Row((note,)) for note in notes]
@@ -92,7 +92,7 @@ def summary(run: Recording, width: int) -> List[Row]:
 def _names(run: Recording) -> Dict[str, str]:
     """Return what each measured case is called where its function is not said."""
     measured = run.results.benchmarks.items()
-    return told_apart({nodeid: benchmark.record.name for nodeid, benchmark in measured})
+    return distinct_names({nodeid: benchmark.record.name for nodeid, benchmark in measured})
 
 
 def _notes(run: Recording) -> List[str]:
@@ -351,4 +351,4 @@ def judged_by(policy: Optional[Policy]) -> str:
     """Return what judges the run: the gate, a policy, or nothing."""
     if policy is None:
         return "no gate"
-    return policy.name if policy.gate is None else f"gate {percent(policy.gate)}"
+    return f"gate {policy.gate}" if any(policy.gate) else policy.name

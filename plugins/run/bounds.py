@@ -1,9 +1,9 @@
-"""What bounds the time of a test: pytest-timeout, and pytest's own ``faulthandler_timeout``.
+"""Handles limits on a test's time: pytest-timeout and pytest's ``faulthandler_timeout``.
 
-Such a bound is for what the test does. What the run does beside it takes longer (fresh processes,
-pairs, waiting), so the bound is lifted meanwhile, by pytest-timeout's own hooks. The processes that
-a run starts have none: the run itself ends those that take too long. A case whose test has too
-little time for its budget gets a smaller one.
+Such a limit is meant for the test itself. The run's own work during a test (fresh processes, pairs,
+waiting) takes longer, so the run lifts the limit meanwhile, by pytest-timeout's hooks. Processes
+that a run starts have no limit: the run ends those that take too long. If a test has too little
+time for its budget, the case gets a smaller budget.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ import pytest
 
 from ipubench.fixtures import devices
 from ipubench.fixtures.command_line import options_of
-from ipubench.plugins.command_line.words import is_worker
+from ipubench.plugins.command_line.arguments import is_worker
 from ipubench.plugins.record.text import duration_text
 
-#: Rounds get this share of the time that is left to a test, less what a case takes beside them:
-#: other programs may stretch them three times (plugins/measure/disturbance.py), after a warm-up.
+#: Rounds get this share of a test's remaining time, after subtracting the other work of a case:
+#: other programs may triple their time (plugins/measure/disturbance.py), and a warm-up comes first.
 SHARE, BESIDE_SECONDS = 0.25, 1.0
-#: No case gets less.
+#: The least budget of a case.
 LEAST_BUDGET = 0.1
-#: pytest-rerunfailures, as a plugin and as a marker.
+#: pytest-rerunfailures: its plugin's name and its marker.
 RERUNS, MARKER = "rerunfailures", "flaky"
-#: The fixture that waits for a device which another run has.
+#: The fixture that waits until another run releases the device.
 DEVICE = "ipubench_device"
 
 #: The timeouts of a test.
@@ -35,20 +35,20 @@ TIMEOUT, FAULTHANDLER = "timeout", "faulthandler"
 
 
 class Bounds:
-    """The bounds of the test that runs, and what lifts them."""
+    """The time limits of the current test."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
-        #: Whether a run has started this process, which a worker's own variables would hide.
+        #: Whether a run has started this process; a worker inherits the same variables.
         inherits = devices.borrows() and not is_worker(config)
         self.started = inherits or options_of(config).instance is not None
-        #: The timer of pytest-timeout that runs: its test and its settings.
+        #: The running timer of pytest-timeout: its test and its settings.
         self.timer: Optional[Tuple[pytest.Item, Any]] = None
-        #: The timeout of the test and when it began, of pytest-timeout and of faulthandler.
+        #: For pytest-timeout and for faulthandler: the test's timeout and when it began.
         self.timeouts: Dict[str, Tuple[float, float]] = {}
 
     def set_timer(self, item: pytest.Item, settings: Any) -> Optional[bool]:
-        """Note the timer of pytest-timeout; in a process that a run has started, set none."""
+        """Remember the timer of pytest-timeout; prevent it in a process that a run has started."""
         if self.started:
             return True
         self.timer = (item, settings)
@@ -56,12 +56,12 @@ class Bounds:
         return None
 
     def cancel_timer(self) -> None:
-        """Note that there is no timer any more."""
+        """Forget the timer."""
         self.timer = None
         self.timeouts.pop(TIMEOUT, None)
 
     def begin(self, item: pytest.Item) -> None:
-        """In a process that a run has started, lift pytest's own bound, and run no test twice."""
+        """Start a test; in a process that a run has started, without a limit and without reruns."""
         if self.started:
             self._cancel_faulthandler()
             run_once(item)
@@ -75,9 +75,9 @@ class Bounds:
         self.timeouts.pop(FAULTHANDLER, None)
 
     def budget(self, closing: List[str]) -> float:
-        """Return the budget of a case, less if its test's timeout has no room for it.
+        """Return the budget of a case, reduced if its test's timeout is too short.
 
-        ``closing`` gets a line that says so.
+        Adds a line about a reduction to ``closing``.
         """
         budget = float(options_of(self.config).budget)
         now = time.monotonic()
@@ -87,7 +87,7 @@ class Bounds:
                 budget = fitting
                 line = (
                     f"cases with a timeout of {duration_text(timeout)} had less time for their "
-                    "rounds than --budget: other programs may stretch rounds three times"
+                    "rounds than --budget, because other programs may triple the rounds' time"
                 )
                 if line not in closing:
                     closing.append(line)
@@ -95,7 +95,7 @@ class Bounds:
 
     @contextlib.contextmanager
     def lifted(self) -> Iterator[None]:
-        """Let what happens inside take its time: it is not the test's own."""
+        """Suspend the time limits: the work inside is not the test's own."""
         self._cancel_faulthandler()
         if self.timer is None:
             yield
@@ -108,16 +108,16 @@ class Bounds:
             self.config.hook.pytest_timeout_set_timer(item=item, settings=settings)
 
     def lifted_for(self, fixture: str) -> ContextManager[None]:
-        """Let the first test wait for the device."""
+        """Suspend the time limits while the first test waits for the device."""
         return self.lifted() if fixture == DEVICE else contextlib.nullcontext()
 
 
 def fitting_budget(left: float) -> float:
-    """Return the largest budget for which a test has time that has ``left`` seconds."""
+    """Return the largest budget that fits into the ``left`` seconds of a test."""
     return max(LEAST_BUDGET, SHARE * (left - BESIDE_SECONDS))
 
 
 def run_once(item: pytest.Item) -> None:
-    """Have pytest-rerunfailures not run a test again, which would measure everything again."""
+    """Keep pytest-rerunfailures from repeating a test, which would measure everything again."""
     if item.config.pluginmanager.hasplugin(RERUNS):
         item.add_marker(getattr(pytest.mark, MARKER)(reruns=0, condition=False), append=False)

@@ -1,4 +1,4 @@
-"""The conditions a case is measured under: threads, allocator, options of Poplar's engine."""
+"""Sets the conditions for measuring: threads, allocator, options of Poplar's engine."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ MALLOPT = {"mmap_threshold": -3, "trim_threshold": -1}
 
 
 def tune_allocator() -> Dict[str, bool]:
-    """Make glibc keep large freed buffers instead of unmapping them; return what was accepted.
+    """Make glibc keep large freed buffers instead of unmapping them; return what it accepted.
 
-    By default each large activation is mapped, faulted in page by page and unmapped at each call,
-    or not, depending on the heap's history: one process draws one of several speeds. A C library
+    By default, depending on the heap's history, each large activation may be mapped, faulted in
+    page by page and unmapped in each call, so processes randomly differ in speed. A C library
     without mallopt accepts nothing.
     """
     try:
@@ -34,18 +34,18 @@ def tune_allocator() -> Dict[str, bool]:
 
 
 def apply_conditions(kind: str, affinity: str, allocator: str) -> Facts:
-    """Tune this process for measuring on a kind of device; return what holds, for the record.
+    """Tune this process for measuring on a kind of device; return the conditions for the record.
 
     ``affinity`` and ``allocator`` are the options; the device is attached.
     """
-    if "torch" in sys.modules:  # a callable may use torch.compile, or not
+    if "torch" in sys.modules:  # a callable may use torch.compile
         try:
             claim_inductor_folder()
         except CaseError as error:
             warnings.warn(str(error), stacklevel=2)
     found: Dict[str, Json] = {"allocator": "system"}
     if kind in IPU_KINDS:
-        # Poplar reads them beside those that a case gives it: they make another program.
+        # Poplar adds these to the case's own options, and they change the program.
         found["poplar_engine_options"] = os.environ.get(ENGINE_OPTIONS)
     if kind not in ("cpu", "ipu-model"):
         return found

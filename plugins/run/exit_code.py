@@ -1,4 +1,4 @@
-"""What a run ends with (docs/reference/exit-codes.md)."""
+"""Computes a run's exit code (docs/reference/exit-codes.md)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ EXIT_TERMINATED = 128 + signal.SIGTERM
 
 
 def exit_code(run: Recording, ended: int) -> int:
-    """Return pytest's own code, ``ended``, else that of the first problem, else 0.
+    """Return pytest's own code, ``ended``, if it is not 0; else the first problem's code; else 0.
 
-    A resumed run with nothing left to do has succeeded.
+    A resumed run with nothing left to do succeeds.
     """
     if run.terminated:
         return EXIT_TERMINATED

@@ -1,4 +1,4 @@
-"""`--gate-time`: how long the processes that a gate asks for may take."""
+"""Implements `--gate-time`, which limits the time of a gate's fresh processes."""
 
 from __future__ import annotations
 
@@ -9,31 +9,32 @@ from typing import Iterator, Optional
 
 
 class GateTime:
-    """What is left of ``--gate-time``, in equal shares for the cases that are still to come."""
+    """The rest of ``--gate-time``, divided equally among the remaining cases."""
 
     def __init__(self, seconds: Optional[float], cases: int) -> None:
         self._left = math.inf if seconds is None else seconds
-        #: The cases that have not ended, the one that runs among them.
+        #: The number of cases that have not ended, including the current one.
         self.cases = cases
         self._share = math.inf
-        #: The seconds of the latest measurement, and of a fresh process beyond what was expected.
+        #: The seconds of the latest measurement, and by how much a fresh process exceeded its
+        #: estimate.
         self.latest = self.beyond = 0.0
 
     def begin(self) -> None:
-        """Give the case that runs its share; what earlier ones left over is in it."""
+        """Give the current case its share, which includes what earlier cases left over."""
         self._share = self._left / max(1, self.cases)
 
     def end(self) -> None:
-        """Note that a case has ended, measured or not."""
+        """Count down when a case ends, measured or not."""
         self.cases -= 1
 
     def allows(self, seconds: float) -> bool:
-        """Tell whether the case has so much left."""
+        """Return whether the case has this much time left."""
         return seconds <= self._share
 
     @contextlib.contextmanager
     def spending(self) -> Iterator[None]:
-        """Take from what is left the time that a measurement takes, also where it fails."""
+        """Subtract the time of a measurement, even if it fails."""
         started = time.monotonic()
         try:
             yield

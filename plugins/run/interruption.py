@@ -1,8 +1,8 @@
-"""A run that is ended early ends well: SIGTERM is answered as Ctrl-C is.
+"""Handles SIGTERM like Ctrl-C, so that an interrupted run ends cleanly.
 
-The table is printed, the device released, fresh processes and servers ended, and every file is
-whole. The exit code is then 143, as a shell reports SIGTERM; Ctrl-C keeps pytest's 2. A second
-SIGTERM ends the process at once.
+The run prints its table, releases the device, stops fresh processes and servers, and completes its
+files. Its exit code is 143, as a shell reports SIGTERM; Ctrl-C keeps pytest's 2. A second SIGTERM
+ends the process at once.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Any, Optional
 import pytest
 
 from ipubench.fixtures.command_line import options_of
-from ipubench.plugins.command_line.words import is_worker, measures
+from ipubench.plugins.command_line.arguments import is_worker, measures
 from ipubench.plugins.run.results import Recording
 
-#: coreutils' timeout sends the signal to the process and then to its group: that is one request.
+#: Signals within this time count as one: coreutils' timeout signals the process, then its group.
 SECONDS_OF_ONE = 1.0
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM arrived. Like Ctrl-C it is no Exception: a case that handles errors lets it pass."""
+    """Raised on SIGTERM. Not an Exception, so that ``except Exception`` in a case lets it pass."""
 
 
 class Sigterm:
@@ -34,7 +34,7 @@ class Sigterm:
     def __init__(self, session: pytest.Session) -> None:
         self.session = session
         self.finishing = False
-        #: When the first one arrived.
+        #: When the first SIGTERM arrived.
         self.arrived: Optional[float] = None
         self._before: Any = signal.signal(signal.SIGTERM, self)
 
@@ -48,12 +48,12 @@ class Sigterm:
             return
         self.arrived = now
         if not self.finishing:
-            # Code of the user may catch the exception.
+            # The user's code may catch the exception.
             self.session.shouldstop = "SIGTERM"
             raise Terminated("SIGTERM")
 
     def raise_again(self) -> None:
-        """End a case that has caught it as one that has not: it has neither passed nor failed."""
+        """Raise the exception again if the case caught it: the case neither passed nor failed."""
         if self.arrived is not None:
             raise Terminated("SIGTERM")
 
@@ -64,7 +64,7 @@ class Sigterm:
 
 
 def handle_sigterm(session: pytest.Session) -> Optional[Sigterm]:
-    """Answer SIGTERM in a session that measures; the end of an instance is its launcher's."""
+    """Install the handler in a session that measures; an instance leaves it to its launcher."""
     config = session.config
     alone = measures(config) and not is_worker(config)  # a worker ends with its controller
     main = threading.current_thread() is threading.main_thread()
@@ -72,7 +72,7 @@ def handle_sigterm(session: pytest.Session) -> Optional[Sigterm]:
 
 
 def note_early_end(run: Recording, ended: int) -> None:
-    """Say what an early end left undone."""
+    """Add notes on what an interrupted run left undone."""
     if run.journal is None or ended != pytest.ExitCode.INTERRUPTED:
         return
     if options_of(run.config).baseline_save is not None:
@@ -80,6 +80,6 @@ def note_early_end(run: Recording, ended: int) -> None:
     if run.results.outcomes or run.results.running:  # else a file could not be collected
         done = [nodeid for nodeid in run.order if run.results.outcomes.get(nodeid) == "passed"]
         run.closing.append(
-            f"interrupted with {len(done)} of {len(run.order)} cases done; the same command with "
-            "--resume goes on"
+            f"interrupted with {len(done)} of {len(run.order)} cases done; to continue, repeat the "
+            "command with --resume"
         )

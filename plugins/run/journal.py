@@ -1,28 +1,28 @@
-"""The journal: every finished case is on disk at once, and a run can be continued.
+"""The journal: saves each finished case at once, so that a run can be resumed.
 
 One JSON-lines file per run under the results folder. Line types:
 
-- ``run``: first line; format version, command line, when, and the circumstances that a run which
-  continues this one must share (see plugins/run/resume.py);
+- ``run``: the first line: format version, command line, start time, and the circumstances that must
+  be the same to resume the run (see plugins/run/resume.py);
 - ``case``: a measured case, a benchmark in pytest-benchmark's format (plugins/record/record.py);
-- ``extra``: what its test, or a fixture of it, put into ``extra_info`` after that;
-- ``fresh``: the same, measured once more in a fresh process;
-- ``pair``: the same, measured here and in another environment or revision, and which was first;
-  the rounds of both where they alternated (plugins/gate/adjacent.py);
-- ``verdict``: what the gate said of a case;
-- ``resume``: a later run goes on here; its process, its circumstances, and the cases that it kept;
-  what the lines before it say of others no longer holds;
-- ``begin``: a case starts; without an outcome after it, the run was killed while the case ran;
-- ``outcome``: how the case's test ended (passed, failed, skipped), why in one line, and what a user
-  can mend as its whole message;
-- ``selected``: the cases that the run is about, before the first of them; once more at the end of
-  a run that had no time for some (plugins/run/within.py);
-- ``profile``: where the time of a regressed case went (plugins/compare/explain.py);
-- ``end``: how the run ended, what it was compared with, the cases that are missing, and the lines
-  below its table.
+- ``extra``: what the case's test or its fixtures added to ``extra_info`` after the measurement;
+- ``fresh``: a measurement of the case in a fresh process;
+- ``pair``: a measurement of the case here and in another environment or revision, which side was
+  first, and the rounds of both if they alternated (plugins/gate/adjacent.py);
+- ``verdict``: the gate's verdict on a case;
+- ``resume``: a later run continues here: its process, its circumstances, and the cases that it
+  keeps; earlier lines about other cases are void;
+- ``begin``: a case starts; if no outcome follows, the run was killed during the case;
+- ``outcome``: how the case's test ended (passed, failed, skipped), the reason in one line, and the
+  full message if the user can fix the problem;
+- ``selected``: the selected cases, before the first of them; again at the end if there was no time
+  for some (plugins/run/within.py);
+- ``profile``: the operations of a regressed case (plugins/compare/explain.py);
+- ``end``: how the run ended, what it was compared with, the missing cases, and the lines below its
+  table.
 
-A reader leaves out types that it does not know. A number that is not finite is null. The file is
-locked for as long as its run goes on.
+Readers skip unknown types. A number that is not finite is null. The file is locked while its run
+lasts.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from ipubench.fixtures.case.masking import mask_text, mask_words
 from ipubench.fixtures.command_line import change_options, options_of
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import FILE, kind_of, numbered, user_path
-from ipubench.plugins.command_line.words import is_worker, measures, spellings, typed_words
+from ipubench.plugins.command_line.arguments import is_worker, measures, spellings, typed_arguments
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.files import JsonLinesFile
 from ipubench.plugins.record.structs import as_plain
@@ -52,26 +52,26 @@ from ipubench.plugins.run.results import Recording, SessionResults
 from ipubench.plugins.selection.selected import case_of
 
 FORMAT = 2
-#: They are a part of the command line; the first one has words of it.
+#: Variables that count as part of the command line; the first contains options.
 ADDED = "PYTEST_ADDOPTS"
 VARIABLES = (ADDED, "DATASETS_DIR")
 RESUME = "--resume"
 
 
 def command_line(config: pytest.Config) -> List[str]:
-    """Return the words that decide what this run measures, without ``--resume`` and secrets."""
+    """Return the arguments that decide what this run measures, without --resume and secrets."""
     variables = {name: os.environ.get(name, "") for name in VARIABLES}
-    # What is beside it stays as it was typed, quotes and all.
+    # The rest of the variable stays as typed, including quotes.
     resume_words = spellings(config, RESUME)
     either = "|".join(resume_words)
     variables[ADDED] = re.sub(rf"(^|\s+)(?:{either})(?=\s|$)", "", variables[ADDED]).strip()
     added = [f"{name}={value}" for name, value in variables.items() if value]
-    given = [word for word in typed_words(config) if word not in resume_words]
+    given = [word for word in typed_arguments(config) if word not in resume_words]
     return mask_words(added + given)
 
 
 def shown_command(words: Sequence[str]) -> str:
-    """Return what :func:`command_line` returned as a shell takes it."""
+    """Return the arguments from :func:`command_line` as a shell command."""
     added = list(itertools.takewhile(lambda word: word.partition("=")[0] in VARIABLES, words))
     variables = (word.partition("=") for word in added)
     assigned = [f"{name}={shlex.quote(value)}" for name, _, value in variables]
@@ -82,17 +82,17 @@ def journals(folder: Path) -> List[Path]:
     """Return the journals of a results folder, oldest first. Raises OSError."""
 
     def age(path: Path) -> Tuple[str, int]:
-        # Of runs in the same second, the numbers of their processes say nothing.
+        # Process ids do not order runs of the same second, so the file's time decides.
         return path.name[: len("run-20261121T204357")], path.stat().st_mtime_ns
 
     found = [path for path in folder.glob("run-*.jsonl") if kind_of(path) == FILE]
     return sorted(found, key=age)
 
 
-def _begin_anew(run: Recording, folder: Path) -> None:
+def _create(run: Recording, folder: Path) -> None:
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     path = folder / f"run-{stamp}-{os.getpid()}.jsonl"
-    # It is known before the file is there, which says nothing without it.
+    # Build the line before creating the file, which is useless without it.
     first = RunLine(
         format=FORMAT,
         command=command_line(run.config),
@@ -100,7 +100,7 @@ def _begin_anew(run: Recording, folder: Path) -> None:
         pid=os.getpid(),
         circumstances=resume.circumstances(run),
     )
-    # In containers that share the folder, processes of one number may start in one second.
+    # Containers that share the folder may start processes with the same id in the same second.
     journal = next(journal for journal in map(JsonLinesFile, numbered(path)) if journal.create())
     try:
         journal.append(as_plain(first))
@@ -110,12 +110,12 @@ def _begin_anew(run: Recording, folder: Path) -> None:
     run.journal = journal
 
 
-def _go_on(
+def _resume_latest(
     run: Recording,
     folder: Path,
     items: Sequence[pytest.Item],
 ) -> None:
-    """Go on with the latest run of this command line, or begin anew and say why."""
+    """Resume the latest run of this command line, or start a new one and note why."""
     why = f"nothing to resume in {folder} with this command line"
     for path in reversed(journals(folder)):
         if not _is_this_run(run.config, path):
@@ -123,22 +123,22 @@ def _go_on(
         journal = JsonLinesFile(path)
         try:
             is_free = journal.claim()
-        except OSError:  # another user's, who alone can continue it
+        except OSError:  # another user's run, which only that user can resume
             continue
         if is_free:
             lines = read_lines(path)
             run.journal, run.results = journal, SessionResults.of(lines)
-            resume.go_on(run, lines, items)
+            resume.resume_run(run, lines, items)
             return
-        # An older run is not the one that is meant.
-        why = f"nothing to resume, as the run of {path} still goes on"
+        # The user means the latest run, so older ones do not matter.
+        why = f"nothing to resume, because the run of {path} has not ended yet"
         break
-    _begin_anew(run, folder)
+    _create(run, folder)
     run.note = f"{why}: a new run"
 
 
 def _is_this_run(config: pytest.Config, path: Path) -> bool:
-    """Tell whether a journal is that of a run with this command line."""
+    """Return whether a journal belongs to a run with this command line."""
     try:
         lines = read_lines(path)
     except OSError:
@@ -151,12 +151,12 @@ def _is_this_run(config: pytest.Config, path: Path) -> bool:
     )
 
 
-#: What a run writes into below its results, by names that a repository can foresee.
+#: Folders below the results that a run writes into; a malicious repository knows their names.
 WRITTEN = ("apart", "instances", "loadgen", "profiles", "servers", "specs")
 
 
 def _refuse_links(folder: Path) -> None:
-    """Raise OSError if a link leads what is written to another place."""
+    """Raise OSError if a symbolic link would redirect what the run writes."""
     tops = [folder / name for name in WRITTEN]
     found = (
         Path(where, name)
@@ -166,14 +166,14 @@ def _refuse_links(folder: Path) -> None:
     )
     for path in itertools.chain(tops, found):
         if path.is_symlink():
-            raise OSError(f"{path} is a link, which is not followed")
+            raise OSError(f"{path} is a symbolic link, which would redirect the results")
 
 
 def start(
     run: Recording,
     items: Sequence[pytest.Item],
 ) -> List[pytest.Item]:
-    """Open the run's journal; return the items that a resumed run has already done."""
+    """Open the run's journal; return the items that a resumed run has already finished."""
     config = run.config
     folder = Path(options_of(config).results_dir)
     scratch.remove_leftovers()
@@ -182,26 +182,26 @@ def start(
         folder.mkdir(parents=True, exist_ok=True)
         _refuse_links(folder)
         if options_of(config).resume:
-            _go_on(run, folder, items)
+            _resume_latest(run, folder, items)
         else:
-            _begin_anew(run, folder)
+            _create(run, folder)
         run.order = [item.nodeid for item in items if case_of(item) is not None]
     except OSError as error:
         why = str(error)
         if isinstance(error, (FileExistsError, NotADirectoryError)):
             why = f"{next(one for one in (folder, *folder.parents) if one.exists())} is a file"
         raise pytest.UsageError(
-            f"--results-dir={folder}: results cannot be written there: {why}; name another "
-            "folder with --results-dir=PATH"
+            f"--results-dir={folder}: cannot write results there: {why}; choose another folder "
+            "with --results-dir=PATH"
         ) from error
-    # A test may change the working directory, and its case have logs.
+    # A test may change the working directory before its case writes logs.
     change_options(config, results_dir=str(folder.absolute()))
     done = set(run.results.resumed)
     return [item for item in items if item.nodeid in done]
 
 
 def start_late(run: Recording) -> None:
-    """Start a run with the first test that turns out to measure."""
+    """Start the run when the first plain test measures something."""
     if run.journal is None:
         try:
             start(run, [])
@@ -210,9 +210,8 @@ def start_late(run: Recording) -> None:
 
 
 def start_run(run: Recording, items: List[pytest.Item]) -> None:
-    """Start the run and leave out what was resumed."""
-    # The run that started an instance records what all of them did. A worker's lines go to the
-    # controller, which has started the run.
+    """Start the run and deselect the cases that are already done."""
+    # Instances leave recording to the run that started them, and workers to their controller.
     if not measures(run.config) or run.journal is not None or not any(map(case_of, items)):
         return
     done = start(run, items)
@@ -223,11 +222,11 @@ def start_run(run: Recording, items: List[pytest.Item]) -> None:
 
 
 def note_selection(run: Recording, items: Sequence[pytest.Item]) -> None:
-    """Now that the selection is final, note what the run is about.
+    """Record the final selection.
 
-    ``--lf``, or a plugin of the project, leaves out cases after all other hooks.
+    ``--lf`` or a plugin of the project may deselect cases after all other hooks.
     """
-    if run.journal is None or is_worker(run.config):  # whose controller says what the run is about
+    if run.journal is None or is_worker(run.config):  # a worker leaves this to its controller
         return
     left = {item.nodeid for item in items}.union(run.results.resumed)
     run.order = [nodeid for nodeid in run.order if nodeid in left]
@@ -237,14 +236,14 @@ def note_selection(run: Recording, items: Sequence[pytest.Item]) -> None:
 
 
 def where_results_go(run: Recording) -> List[str]:
-    """Say where results go and what was resumed."""
+    """Return where results go and what was resumed."""
     if run.journal is None:
         return []
     return [line for line in (run.note, f"results: {run.path}") if line]
 
 
 def begin_case(run: Recording, item: pytest.Item) -> None:
-    """Note that a case starts; of a worker's cases its controller does."""
+    """Record that a case starts; a worker leaves this to its controller."""
     if run.journal is not None and case_of(item) is not None and not is_worker(item.config):
         run.add(BeginLine(item.nodeid))
 
@@ -256,10 +255,10 @@ def end_case(
     report: pytest.TestReport,
     names: Sequence[str],
 ) -> None:
-    """Record how a case ended: passed after its call, anything else whenever it happens.
+    """Record how a case ended: a pass after its call, anything else at once.
 
-    An error that the user can mend is shown as its message, without a traceback. ``names`` are what
-    the test has recorded beside the case that is named as it is.
+    If the user can fix the error, only its message is shown, without a traceback. ``names`` are the
+    further cases that the test has recorded.
     """
     case = case_of(item)
     error = call.excinfo.value if call.excinfo is not None else None
@@ -276,12 +275,12 @@ def end_case(
 
 
 def _why(report: pytest.TestReport) -> str:
-    """Return the first line of what a test that did not pass says."""
-    said: Any = report.longrepr
-    if isinstance(said, tuple):  # where it was skipped, and why
-        said = said[2]
-    crash = getattr(said, "reprcrash", None)
-    lines = str(crash.message if crash is not None else said).splitlines()
+    """Return the first line of the message of a test that did not pass."""
+    shown: Any = report.longrepr
+    if isinstance(shown, tuple):  # of a skip: file, line, reason
+        shown = shown[2]
+    crash = getattr(shown, "reprcrash", None)
+    lines = str(crash.message if crash is not None else shown).splitlines()
     return next(filter(str.strip, lines), "")
 
 
@@ -289,7 +288,7 @@ def end_selection(run: Recording) -> None:
     """Complete the journal."""
     if run.journal is None:
         return
-    # As in a run that nothing interrupted.
+    # The same order as in a run without interruption.
     run.results.arrange(run.order)
     if run.order != run.results.selected and not is_worker(run.config):
         run.add(SelectedLine(run.order))

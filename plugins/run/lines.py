@@ -1,4 +1,4 @@
-"""The lines of a journal: one type each, told apart by ``type`` (plugins/run/journal.py)."""
+"""The types of a journal's lines, distinguished by ``type`` (plugins/run/journal.py)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ipubench.plugins.record.files import json_lines
 from ipubench.plugins.record.structs import (
     Amount,
     Benchmark,
+    CountedCase,
     Facts,
     Json,
     Moment,
@@ -28,7 +29,7 @@ class Line(Part, frozen=True, tag_field="type"):
 
 
 class RunLine(Line, frozen=True, tag="run"):
-    """A run begins: its command line, and what a run that continues it must share."""
+    """The start of a run: its command line, and the circumstances for resuming it."""
 
     format: int
     command: Sequence[str] = ()
@@ -38,7 +39,7 @@ class RunLine(Line, frozen=True, tag="run"):
 
 
 class ResumeLine(Line, frozen=True, tag="resume"):
-    """A later run goes on; it keeps some cases."""
+    """The start of a run that resumes this one and keeps some cases."""
 
     kept: Sequence[str]
     pid: Optional[int] = None
@@ -46,13 +47,13 @@ class ResumeLine(Line, frozen=True, tag="resume"):
 
 
 class SelectedLine(Line, frozen=True, tag="selected"):
-    """What the run is about."""
+    """The selected cases."""
 
     cases: Sequence[str]
 
 
 class BeginLine(Line, frozen=True, tag="begin"):
-    """A case starts."""
+    """The start of a case."""
 
     case: str
 
@@ -69,18 +70,18 @@ class CaseLine(Line, frozen=True, tag="case"):
 
 
 class FreshLine(CaseLine, frozen=True, tag="fresh"):
-    """The same, measured once more in a fresh process."""
+    """A case measured again in a fresh process."""
 
 
 class ExtraLine(Line, frozen=True, tag="extra"):
-    """What a test, or a fixture of it, put into ``extra_info`` after its measurement."""
+    """What a test or its fixtures added to ``extra_info`` after the measurement."""
 
     case: str
     extra_info: Facts
 
 
 class PairLine(Line, frozen=True, tag="pair"):
-    """A case measured here and in another environment, in turns."""
+    """A case measured alternately here and in another environment."""
 
     case: str
     here: Benchmark
@@ -89,22 +90,29 @@ class PairLine(Line, frozen=True, tag="pair"):
     rounds: Optional[AdjacentRounds] = None
 
 
+class CountLine(Line, frozen=True, tag="count"):
+    """What a process counted of a case."""
+
+    case: str
+    counted: CountedCase
+
+
 class VerdictLine(Line, frozen=True, tag="verdict"):
-    """What the gate said."""
+    """The gate's verdict on a case."""
 
     case: str
     verdict: Verdict
 
 
 class ProfileLine(Line, frozen=True, tag="profile"):
-    """Where the time of a case went."""
+    """The operations of a profiled case."""
 
     case: str
     profile: Profile
 
 
 class OutcomeLine(Line, frozen=True, tag="outcome"):
-    """How a case's test ended, why in one line, and what a user can mend as its whole message."""
+    """How a case's test ended, why in one line, and the full message if the user can fix it."""
 
     case: str
     outcome: str
@@ -125,7 +133,7 @@ class EndLine(Line, frozen=True, tag="end"):
 
 
 class Damaged(NamedTuple):
-    """A line that says something of a case and cannot be read, and why."""
+    """A line about a case that cannot be read, and why."""
 
     case: str
     why: str
@@ -140,6 +148,7 @@ JournalLine = Union[
     FreshLine,
     ExtraLine,
     PairLine,
+    CountLine,
     VerdictLine,
     ProfileLine,
     OutcomeLine,
@@ -152,14 +161,14 @@ class _Named(Part, frozen=True):
 
 
 class _OfCase(Part, frozen=True):
-    """What a damaged line may still say: of which case it is."""
+    """The part of a damaged line that names its case."""
 
     case: str = ""
     benchmark: Optional[_Named] = None
 
 
 def line_of(plain: Json) -> Union[JournalLine, Damaged, None]:
-    """Return a line; None for one of a newer type, and for one that says nothing of a case."""
+    """Return a line; None if its type is unknown, or if it is damaged and names no case."""
     try:
         line: JournalLine = msgspec.convert(inward(plain), JournalLine)
         return line
@@ -179,7 +188,7 @@ TYPES = {str(one.__struct_config__.tag) for one in JournalLine.__args__}  # type
 
 
 def lines_of(plain: Iterable[Json]) -> List[Union[JournalLine, Damaged]]:
-    """Return the lines that can be used, and those that are damaged."""
+    """Return the readable lines and the damaged ones."""
     return [line for line in map(line_of, plain) if line is not None]
 
 

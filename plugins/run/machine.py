@@ -1,4 +1,4 @@
-"""Where cases may be measured, and what changed there since others were."""
+"""Describes a machine that measures, and what has changed on it since a stored result."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from ipubench.plugins.run.conditions import apply_conditions
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine: its device, the conditions that hold there, the versions."""
+    """A machine: its device, its conditions and its versions."""
 
     fingerprint: str
     description: str
-    leases: List[str]  # what nobody else may hold while it measures
+    leases: List[str]  # of resources that only one run may use at a time
     conditions: Facts
     versions: Dict[str, str]
 
     @classmethod
     def here(cls, config: pytest.Config, kind: str) -> Machine:
-        """Look at this machine; UsageError without the device.
+        """Return this machine. Raises UsageError if it lacks the device.
 
-        The device is looked at, not leased: another run may have it for now.
+        Does not lease the device: another run may be using it.
         """
         option = options_of(config)
         device = devices.make(kind, option.device_id, option.affinity == "cores")
@@ -43,7 +43,7 @@ class Machine:
         return cls(info.fingerprint, info.name, leases, conditions, host_process.versions())
 
     def changed(self, record: Record) -> str:
-        """Return what was another where a case was measured, on such a device, or ''."""
+        """Return what has changed since a case was measured on such a device, or ''."""
         for what, before, now in (
             ("", record.conditions, self.conditions),
             ("version of ", record.versions, self.versions),

@@ -1,6 +1,6 @@
-"""No text leaves a session with a secret: what pytest writes to a terminal, and what it reports.
+"""Masks secrets in what pytest prints and reports.
 
-A report becomes JUnit XML, and what other plugins write. Our own files are masked when they are
+Reports also reach JUnit XML and other plugins' files. Our own files are masked when they are
 written (plugins/record/files.py).
 """
 
@@ -23,16 +23,16 @@ from ipubench.fixtures.case.masking import (
 )
 from ipubench.fixtures.case.options import secrets_of
 from ipubench.fixtures.command_line import options_of
-from ipubench.plugins.command_line.words import given_words
+from ipubench.plugins.command_line.arguments import passed_arguments
 from ipubench.plugins.record.files import storable
 from ipubench.plugins.selection.selected import case_of
 
-#: The parts of a report that hold texts.
+#: The attributes of a report that contain text.
 SHOWN = ("longrepr", "sections", "wasxfail", "user_properties", "context")
 
 
 def mask_terminals() -> None:
-    """Have all that pytest writes to a terminal masked: its tables, warnings and usage errors."""
+    """Mask everything that pytest writes to a terminal: tables, warnings and usage errors."""
     write: Any = TerminalWriter.write
     if hasattr(write, "__wrapped__"):
         return
@@ -48,13 +48,13 @@ mask_terminals()
 
 
 def remember_command_line(config: pytest.Config) -> None:
-    """Note the secrets on the command line."""
+    """Remember the secrets on the command line."""
     setup = shlex.split(options_of(config).against_setup or "")
-    remember(secrets_in([*given_words(config), *setup]))
+    remember(secrets_in([*passed_arguments(config), *setup]))
 
 
 def mask_report_of(item: pytest.Item, report: Any) -> None:
-    """Mask a report, also the secrets of its case and those that its test has set as variables."""
+    """Mask a report, including secrets of its case and of variables that its test has set."""
     case = case_of(item)
     remember_environment()
     if case is not None:
@@ -63,14 +63,14 @@ def mask_report_of(item: pytest.Item, report: Any) -> None:
 
 
 def mask_report(report: Any) -> None:
-    """Take the secrets out of all that a report shows."""
+    """Mask the secrets in everything that a report shows."""
     for name in SHOWN:
         if hasattr(report, name):
             setattr(report, name, _masked(getattr(report, name)))
 
 
 def mask_json(output_json: Dict[str, Any]) -> None:
-    """Take the secrets out of pytest-benchmark's own file."""
+    """Mask the secrets in pytest-benchmark's own file."""
     output_json.update(storable(output_json))
 
 
@@ -80,10 +80,10 @@ def _masked(value: Any) -> Any:
     if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
         return type(value)(map(_masked, value))
     if isinstance(value, dict):
-        return {key: _masked(inner) for key, inner in value.items()}
+        return {key: _masked(entry) for key, entry in value.items()}
     if type(value).__module__.startswith("_pytest.") and hasattr(value, "__dict__"):
-        for name, inner in vars(value).items():
-            setattr(value, name, _masked(inner))
+        for name, attribute in vars(value).items():
+            setattr(value, name, _masked(attribute))
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = (one.name for one in dataclasses.fields(value) if one.init)
         return dataclasses.replace(value, **{name: _masked(getattr(value, name)) for name in names})

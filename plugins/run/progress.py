@@ -1,7 +1,7 @@
-"""One line per case while the suite runs, and how long the rest will take.
+"""Prints a line per case while the suite runs, with the time left.
 
-Live rewriting, colours and names cut to the width are for terminals; in a file each case has one
-whole line.
+Only on a terminal are lines rewritten, coloured and cut to the width; in a file each case has one
+full line.
 """
 
 from __future__ import annotations
@@ -16,72 +16,74 @@ import pytest
 from ipubench.fixtures.case.cases import Case, case_key
 from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.machine.output import uncaptured
-from ipubench.plugins.command_line.words import is_worker
+from ipubench.plugins.command_line.arguments import is_worker
 from ipubench.plugins.gate.shown_throughput import shown_throughput
-from ipubench.plugins.record.record import of_test
+from ipubench.plugins.record.record import is_timed, of_test
 from ipubench.plugins.record.text import (
     cut_middle,
+    distinct_names,
     name_of_test,
     rate_text,
     share_text,
-    told_apart,
 )
 from ipubench.plugins.run.results import SessionResults
 from ipubench.plugins.run.time_spent import TimeSpent
 from ipubench.plugins.selection.selected import case_of
 
 NARROWEST_NAME = 16
-#: Parts of a case's time (plugins/run/time_spent.py) that the cases after it do not have.
+#: Parts of a case's time (plugins/run/time_spent.py) that later cases do not need.
 ONCE = ("device", "import", "peak")
 
 
 class Progress:
-    """Writes to the terminal past pytest's capture; several cases may run at a time."""
+    """Writes to the terminal, bypassing pytest's capture; several cases may run at a time."""
 
-    #: The real one, where a test puts another into the module, as freezegun does.
+    #: The real clock, even if a test replaces the module's, as freezegun does.
     _clock = staticmethod(time.monotonic)
 
     def __init__(self, config: pytest.Config) -> None:
         self.terminal: Any = config.pluginmanager.getplugin("terminalreporter")
         self.config = config
-        # A worker of pytest-xdist has a terminal that nobody sees.
-        nobody = self.terminal is None or is_worker(config)
-        self.quiet = nobody or config.getoption("verbose", 0) < 0
+        # The terminal of a pytest-xdist worker is not visible.
+        unseen = self.terminal is None or is_worker(config)
+        self.quiet = unseen or config.getoption("verbose", 0) < 0
         self.live = not self.quiet and self.terminal.isatty and self.terminal.hasmarkup
         self.running: List[str] = []
-        #: Whether the line that the terminal is in is ours, which the next one may replace.
+        #: Whether the current line of the terminal is ours, so that we may replace it.
         self._in_line = False
-        #: Whether nothing runs any more.
+        #: Whether all tests have ended.
         self.over = False
         self.expect({})
 
     def expect_of(self, items: Sequence[pytest.Item]) -> None:
-        """Count the cases; without ordinary tests among them, pytest's own dots are not needed.
+        """Count the cases, and hide pytest's percentages, which would ignore cases.
 
-        Pytest's percentages would be of the ordinary tests alone: less than 100 at the end.
+        If all tests are cases, pytest's file names are hidden too.
         """
         cases = [(item, case_of(item)) for item in items]
-        self.expect(told_apart({item.nodeid: _shown(item, case) for item, case in cases if case}))
+        self.expect(
+            distinct_names({item.nodeid: _shown(item, case) for item, case in cases if case})
+        )
         if self.names and self.terminal is not None:
             self.terminal._show_progress_info = False
             if len(self.names) == len(cases):
                 self.terminal.showfspath = False
 
     def expect(self, names: Dict[str, str]) -> None:
-        """Take the cases that are to run: their names by node id."""
+        """Set the cases to run: their names by node id."""
         self.names = names
-        self.positions: Dict[str, int] = {}  # of those that have ended
+        self.positions: Dict[str, int] = {}  # of finished cases
         self.seconds: Dict[str, float] = {}
         self.remaining = Remaining({nodeid: _function(nodeid) for nodeid in names})
 
     def add(self, nodeid: str, name: str) -> None:
-        """Take one more case, which has started: its test turned out to measure."""
+        """Add a case that has started: its plain test measures something."""
         self.names[nodeid] = name
         self.remaining.add(nodeid, _function(nodeid))
         self.begin(nodeid)
 
     def begin_test(self, item: pytest.Item) -> None:
-        """Start the line of a case, which takes the place of pytest's with the file."""
+        """Start the line of a case, in place of pytest's line with the file name."""
         case = case_of(item)
         if self.names and self.terminal is not None:
             self.terminal.showfspath = None if case is None else False
@@ -95,7 +97,7 @@ class Progress:
         self.phase("starting")
 
     def phase(self, text: str) -> None:
-        """Show what the case is doing now; only where a line can be rewritten."""
+        """Show what the case is doing now, if lines can be rewritten."""
         if not self.live or not self.running:
             return
         several = len(self.running) > 1
@@ -108,12 +110,12 @@ class Progress:
             self._in_line = True
 
     def line(self, text: str) -> None:
-        """Write a line that stays, of a case that goes on."""
+        """Write a permanent line about a running case."""
         if not self.quiet:
             self._write(text[: self._width()], text)
 
-    def _write(self, fitting: str, whole: str, **markup: bool) -> None:
-        """Write a line that stays: in place of the one that is rewritten, else as a whole."""
+    def _write(self, fitting: str, full: str, **markup: bool) -> None:
+        """Write a permanent line: cut to the width on a live terminal, else in full."""
         with uncaptured(self.config):
             self._leave_others()
             if self.live:
@@ -121,18 +123,18 @@ class Progress:
                 self.terminal.write_line("")
                 self._in_line = False
             else:
-                self.terminal.write_line(whole, **markup)
+                self.terminal.write_line(full, **markup)
 
     def _leave_others(self) -> None:
-        """End the line that ordinary tests have begun with their file and letters."""
+        """End the line of letters that plain tests have begun."""
         self.terminal.ensure_newline()
         if not self._in_line and self.terminal._tw.width_of_current_line:
             self.terminal._tw.line()
 
     def end(self, nodeid: str, result: str, once: float = 0.0, **markup: bool) -> None:
-        """Write a case's line: of one that fails after its end, a second one.
+        """Write the line of a finished case; a second one if it fails afterwards.
 
-        ``once``: seconds of it that the cases after it will not need.
+        ``once``: the seconds of it that later cases will not need.
         """
         now = self._clock()
         if nodeid not in self.positions:
@@ -145,31 +147,30 @@ class Progress:
         left = self.remaining.left(now)
         tails = [f" {result} ({self.seconds[nodeid]:.0f} s)"]
         if left is not None:
-            tails.insert(0, f"{tails[0][:-1]}, {in_words(left)} left)")
+            tails.insert(0, f"{tails[0][:-1]}, {rough_duration(left)} left)")
         start, name = f"[{self.positions[nodeid]}/{len(self.names)}] ", self.names[nodeid]
         line = fitting(start, name, tails, self._width())
         self._write(line, f"{start}{name}{tails[0]}", **markup)
         self.phase("")
 
     def forget(self, nodeid: str) -> None:
-        """Take back that a case has started: it will start again."""
+        """Undo the start of a case, which will start again."""
         if nodeid in self.running:
             self.running.remove(nodeid)
 
     def reported(
         self, report: Any, results: SessionResults, where: str = "", once: float = 0.0
     ) -> None:
-        """Write the line of a case whose end this report is; ``where`` it was, if not here."""
+        """Write a case's line if this report ends it; ``where`` names the machine, if not here."""
         report.ipubench_case = True
         if (report.when != "setup" and report.when != "teardown") or report.outcome != "passed":
             text, markup = _result(results, report)
             self.end(report.nodeid, text + where, once, **markup)
 
     def without_letter(self, report: Any, status: Any) -> Any:
-        """Count a case as pytest and its plugins do, without a letter: it has its own line.
+        """Return pytest's status of a test, without a letter for a case, which has its own line.
 
-        The word is what the short summary calls a case; while the suite runs, that of a failure
-        alone.
+        The short summary needs the word; while the suite runs, only a failure keeps it.
         """
         if not getattr(report, "ipubench_case", False):
             return status
@@ -182,9 +183,9 @@ class Progress:
 
 
 def fitting(start: str, name: str, tails: Iterable[str], width: int) -> str:
-    """Return a line within ``width`` columns: the name is cut in its middle, the figures never.
+    """Return a line within ``width`` columns; only the name is cut, in its middle.
 
-    ``tails`` are tried in turn, so the first is the one that says most.
+    Uses the first of ``tails`` that fits, so the longest comes first.
     """
     for tail in tails:
         room = width - len(start) - len(tail)
@@ -194,7 +195,7 @@ def fitting(start: str, name: str, tails: Iterable[str], width: int) -> str:
 
 
 def _shown(item: pytest.Item, case: Case) -> str:
-    """Return a case's name with its function's, which a test without ``@cases`` is named by."""
+    """Return a case's name, with that of its function if the test has no ``@cases``."""
     return case.id if case_key in item.stash else f"{_function(item.nodeid)}[{case.id}]"
 
 
@@ -203,15 +204,15 @@ def _function(nodeid: str) -> str:
 
 
 def once_of(spent: TimeSpent) -> float:
-    """Return the seconds of the case that runs which the cases after it do not have."""
+    """Return the seconds of the current case that later cases will not need."""
     parts = spent.of_case()
     return math.fsum(parts.get(part, 0.0) for part in ONCE)
 
 
 def _result(results: SessionResults, report: pytest.TestReport) -> Tuple[str, Any]:
     if report.outcome == "skipped":
-        said = "failed as expected" if hasattr(report, "wasxfail") else "skipped"
-        return said, {"yellow": True}
+        text = "failed as expected" if hasattr(report, "wasxfail") else "skipped"
+        return text, {"yellow": True}
     if report.outcome == "failed":
         if report.when in ("setup", "teardown"):
             return f"ERROR in {report.when}", {"red": True}
@@ -220,38 +221,41 @@ def _result(results: SessionResults, report: pytest.TestReport) -> Tuple[str, An
         found = sum(of_test(one) == report.nodeid for one in results.benchmarks.values())
         return counted(found, "result") if found else "ran, not measured", {}
     verdict = results.verdicts.get(report.nodeid)
-    throughput = shown_throughput(results.whole(report.nodeid), verdict)
+    whole = results.with_fresh(report.nodeid)
+    if not is_timed(whole.record):
+        return "counted, not timed", {}
+    throughput = shown_throughput(whole, verdict)
     rate = f"{rate_text(throughput.median)} {throughput.unit}"
     spread = share_text(throughput.spread)
     return f"{rate} ±{spread}" if spread else rate, {}
 
 
 class Remaining:
-    """Seconds that are left, by the mean of each bench function's finished cases.
+    """Estimates the seconds left from the mean of each bench function's finished cases.
 
-    A function without a finished case counts as the mean of all. Times are seconds of any clock
-    that goes forward; cases may overlap.
+    A function without a finished case uses the mean of all. Times are seconds of a monotonic clock;
+    cases may overlap.
     """
 
     def __init__(self, functions: Dict[str, str]) -> None:
-        """``functions``: the bench function of each case that is to run."""
+        """``functions``: the bench function of each case to run."""
         self._functions = dict(functions)
         self._running: Dict[str, float] = {}
         self._finished: Dict[str, List[float]] = {}
         self._first: Optional[float] = None
 
     def add(self, case: str, function: str) -> None:
-        """Take one more case."""
+        """Add a case."""
         self._functions[case] = function
 
     def begin(self, case: str, now: float) -> None:
-        """Note that a case starts."""
+        """Record the start of a case."""
         if self._first is None:
             self._first = now
         self._running[case] = now
 
     def finish(self, case: str, now: float, once: float = 0.0) -> float:
-        """Note that a case has ended; return its seconds, ``once`` of which no other case needs."""
+        """Record the end of a case; return its seconds. Later cases will not need ``once``."""
         seconds = now - self._running.pop(case, now)
         function = self._functions.pop(case, None)
         once = min(once, seconds)
@@ -261,7 +265,7 @@ class Remaining:
         return seconds
 
     def left(self, now: float) -> Optional[float]:
-        """Return the seconds to go; None where there is no case to go by, or none is left."""
+        """Return the seconds left; None if no case has finished, or no case is left."""
         known = [seconds for times in self._finished.values() for seconds in times]
         if not known or not self._functions or self._first is None:
             return None
@@ -270,13 +274,13 @@ class Remaining:
             means.get(one, statistics.fmean(known)) for one in self._functions.values()
         )
         spent = math.fsum(now - start for start in self._running.values())
-        # How many cases ran at a time so far; with workers more than one.
+        # Workers run several cases at a time: divide by the average number so far.
         busy = math.fsum(known) + spent
         return max(0.0, work - spent) * (now - self._first) / busy if busy > 0 else None
 
 
-def in_words(seconds: float) -> str:
-    """Return a rough duration: the digits that an estimate deserves."""
+def rough_duration(seconds: float) -> str:
+    """Return a duration as text, with few digits because it is an estimate."""
     if seconds < 10:
         return "a few seconds"
     if seconds < 95:

@@ -1,4 +1,4 @@
-"""What a run has measured so far, by case, and the journal that has it."""
+"""The results of a run so far, by case, and the journal that stores them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ import pytest
 from msgspec.structs import replace
 
 from ipubench.fixtures.machine.processor import allowed_cpus
+from ipubench.plugins.record.counts import Counts
 from ipubench.plugins.record.files import JsonLinesFile, storable
-from ipubench.plugins.record.record import with_processes
-from ipubench.plugins.record.structs import Benchmark, Facts, Profile, as_plain
+from ipubench.plugins.record.record import with_processes, with_record
+from ipubench.plugins.record.structs import Benchmark, CountedCase, Facts, Profile, as_plain
 from ipubench.plugins.record.verdict import Verdict
 from ipubench.plugins.run.lines import (
     BeginLine,
     CaseLine,
+    CountLine,
     Damaged,
     EndLine,
     ExtraLine,
@@ -36,42 +38,44 @@ from ipubench.plugins.selection.selected import Selection
 
 @dataclass
 class SessionResults:
-    """What this run has measured, by node id, in order."""
+    """The results of a run, by node id, in order."""
 
     benchmarks: Dict[str, Benchmark] = field(default_factory=dict)
-    #: The same cases measured again, each benchmark by a fresh process.
+    #: Measurements of the same cases in fresh processes.
     fresh: Dict[str, List[Benchmark]] = field(default_factory=dict)
-    #: Their pairs, each measured here and in another environment or revision.
+    #: Pairs of measurements, here and in another environment or revision.
     pairs: Dict[str, List[PairLine]] = field(default_factory=dict)
+    #: What each process counted of a case's instructions (plugins/count).
+    counts: Dict[str, List[CountedCase]] = field(default_factory=dict)
     verdicts: Dict[str, Verdict] = field(default_factory=dict)
     outcomes: Dict[str, str] = field(default_factory=dict)
     #: Why a case did not pass, in one line.
     reasons: Dict[str, str] = field(default_factory=dict)
-    #: What a user can mend, as a whole message.
+    #: Full messages of errors that the user can fix.
     messages: Dict[str, str] = field(default_factory=dict)
-    #: Where the time of a regressed case went, here and there.
+    #: The operations of regressed cases, here and there.
     profiles: Dict[str, Profile] = field(default_factory=dict)
-    #: Why a line of a case cannot be used.
+    #: Why a line about a case cannot be read.
     damaged: Dict[str, str] = field(default_factory=dict)
-    #: What the run was about, and how it ended; empty where a journal does not say so.
+    #: The selected cases, and how the run ended; empty if the journal lacks them.
     selected: List[str] = field(default_factory=list)
     end: EndLine = field(default_factory=EndLine)
-    #: Cases that have begun and not ended, in a run that has not ended either; and those that did
-    #: so before the run was resumed.
+    #: Cases that have begun but not ended, while the run has not ended either; ``suspects`` are
+    #: those from before the run was resumed.
     running: Dict[str, None] = field(default_factory=dict)
     suspects: List[str] = field(default_factory=list)
     resumed: List[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, lines: Iterable[Union[JournalLine, Damaged]]) -> SessionResults:
-        """Return what the lines of a journal say together."""
+        """Return the results in the lines of a journal."""
         found = cls()
         for line in lines:
             found.take(line)
         return found
 
     def take(self, line: Union[JournalLine, Damaged]) -> None:
-        """Add what one journal line says."""
+        """Add one journal line."""
         if isinstance(line, Damaged):
             self.damaged[line.case] = line.why
         elif isinstance(line, FreshLine):
@@ -81,6 +85,8 @@ class SessionResults:
             self.benchmarks[line.case] = line.benchmark
         elif isinstance(line, PairLine):
             self.pairs.setdefault(line.case, []).append(line)
+        elif isinstance(line, CountLine):
+            self.counts.setdefault(line.case, []).append(line.counted)
         elif isinstance(line, VerdictLine):
             self.verdicts[line.case] = line.verdict
         elif isinstance(line, ExtraLine):
@@ -106,7 +112,7 @@ class SessionResults:
             self.resume(line.kept)
 
     def _note(self, nodeid: str, facts: Facts) -> None:
-        """Add what a test has noted after its measurement."""
+        """Add what a test has put into ``extra_info`` after its measurement."""
         if nodeid in self.benchmarks:
             benchmark = self.benchmarks[nodeid]
             extra = benchmark.extra_info
@@ -114,33 +120,37 @@ class SessionResults:
             self.benchmarks[nodeid] = replace(benchmark, extra_info=extra)
 
     def resume(self, nodeids: Sequence[str]) -> None:
-        """Forget all cases but these, as the run goes on after its end."""
+        """Forget all cases except these, because the run is resumed."""
         self.suspects += self.running
         self.running = {}
         known = {nodeid for part in self._parts() for nodeid in part}
         self.forget(list(known.difference(nodeids)))
 
     def forget(self, nodeids: Sequence[str]) -> None:
-        """Forget these cases: they are measured anew."""
+        """Forget these cases, which are measured again."""
         for part in self._parts():
             for nodeid in nodeids:
                 part.pop(nodeid, None)
 
     def kind(self, nodeid: str) -> str:
-        """Return the kind of a case's verdict; '' where it has none."""
+        """Return the kind of a case's verdict, or ''."""
         return self.verdicts[nodeid].kind if nodeid in self.verdicts else ""
 
     @property
     def worth_a_report(self) -> bool:
-        """Whether a report has anything to say: a case was measured, or failed."""
+        """Whether a case was measured or failed, so that a report is useful."""
         return bool(self.benchmarks) or "failed" in self.outcomes.values()
 
-    def whole(self, nodeid: str) -> Benchmark:
+    def with_fresh(self, nodeid: str) -> Benchmark:
         """Return the benchmark of a case with all the processes that measured it."""
-        return with_processes(self.benchmarks[nodeid], self.fresh.get(nodeid, ()))
+        found = with_processes(self.benchmarks[nodeid], self.fresh.get(nodeid, ()))
+        if nodeid not in self.counts:
+            return found
+        counts = Counts.of_processes(self.counts[nodeid])
+        return with_record(found, replace(found.record, instructions=counts.for_record()))
 
     def arrange(self, nodeids: List[str]) -> None:
-        """Put the cases into an order; those that it does not name come first."""
+        """Sort the cases into this order; cases that it lacks come first."""
         position = {nodeid: number for number, nodeid in enumerate(nodeids)}
         for part in self._parts():
             entries = sorted(part.items(), key=lambda entry: position.get(entry[0], -1))
@@ -152,6 +162,7 @@ class SessionResults:
             self.benchmarks,
             self.fresh,
             self.pairs,
+            self.counts,
             self.verdicts,
             self.outcomes,
             self.reasons,
@@ -163,56 +174,56 @@ class SessionResults:
 
 @dataclass
 class Recording:
-    """The part of a run that its journal keeps, and what is said of it below its table."""
+    """The part of a run that its journal stores, and the lines below its table."""
 
     config: pytest.Config
     selection: Selection
-    #: The CPUs that it started with; its device pins this process to some of them.
+    #: The CPUs of the process before its device pins it to some of them.
     cpus: FrozenSet[int] = field(default_factory=lambda: frozenset(allowed_cpus()))
-    #: Until there is a case to measure, and in a session that measures nothing, there is none.
+    #: None until there is a case to measure.
     journal: Optional[JsonLinesFile] = None
     results: SessionResults = field(default_factory=SessionResults)
-    #: The node ids of all selected cases, those that a resumed run has already done included.
+    #: The node ids of all selected cases, including those that are already done.
     order: List[str] = field(default_factory=list)
     note: str = ""
-    broken: bool = False  # the journal could not take every line
-    #: Cases of which it lacks a line.
+    broken: bool = False  # whether the journal lacks a line, because the disk failed
+    #: Cases with a missing line.
     partial: Set[str] = field(default_factory=set)
     closing: List[str] = field(default_factory=list)  # lines for the end of the summary
-    #: What verdicts depend on besides the cases: its name in words -> a digest. If one of them is
-    #: another, a resumed run measures anew.
+    #: What verdicts depend on besides the cases: name -> digest. If one changes, a resumed run
+    #: measures again.
     depends: Dict[str, str] = field(default_factory=dict)
-    #: Where it measures, if not on this machine.
+    #: The machines that measure, if not this one.
     machines: Sequence[Machine] = ()
-    #: What this run calls a case -> its node id, where these differ: measured on several hosts.
+    #: A case's name in this run -> its node id, if they differ because several hosts measure it.
     nodeids: Dict[str, str] = field(default_factory=dict)
-    #: Exit codes of what went wrong beside its tests (plugins/run/exit_code.py), in their order.
+    #: Exit codes of problems outside the tests (plugins/run/exit_code.py), in their order.
     problems: List[int] = field(default_factory=list)
-    #: Whether pytest-xdist interrupted it, because as many cases failed as -x or --maxfail allows.
+    #: Whether pytest-xdist interrupted the run because of -x or --maxfail.
     enough: bool = False
     terminated: bool = False  # by SIGTERM
 
     @property
     def path(self) -> Path:
-        """The file of its journal."""
+        """The journal's file."""
         assert self.journal is not None
         return self.journal.path
 
     @property
     def is_complete(self) -> bool:
-        """Whether every case that it is about has ended; with ``-x`` some may not have."""
+        """Whether every selected case has ended; with ``-x`` some may not have."""
         return self.journal is not None and set(self.order) <= set(self.results.outcomes)
 
     @property
     def where(self) -> str:
-        """Where all results are, as the end of a message; '' where the journal has not all."""
+        """The end of a message that names the journal; '' if the journal is incomplete."""
         return "" if self.broken else f"; the results are in {self.path}"
 
     def add(self, line: JournalLine) -> None:
-        """Put one line into the results and on disk; a disk that fails is reported once.
+        """Add a line to the results and to the journal; report a disk error once.
 
-        A full disk may have room for an outcome when it had none for a verdict, or a fresh process,
-        before it. With it a resumed run would take the case for done, without them.
+        If an earlier line of a case could not be written, its outcome is not written either:
+        otherwise a resumed run would take the incomplete case for finished.
         """
         assert self.journal is not None
         plain = storable(as_plain(line))
@@ -235,6 +246,6 @@ class Recording:
             if not self.broken:
                 self.broken = True
                 self.closing.append(
-                    f"results could no longer be written to {self.path}: {error}; what is "
-                    "missing there is only in this table"
+                    f"results can no longer be written to {self.path}: {error}; the missing ones "
+                    "are only in this table"
                 )

@@ -1,4 +1,4 @@
-"""`--resume`: which finished cases of an earlier run still count, and the run that goes on."""
+"""Implements `--resume`: continues an earlier run and keeps its finished cases if still valid."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from ipubench.plugins.run.results import Recording
 from ipubench.plugins.selection.selected import case_of
 
 GIT = "git"
-#: Of a file that verdicts depend on; a baseline is the largest.
+#: The size limit of a file that verdicts depend on, such as a baseline.
 MOST_BYTES = 64 << 20
 
 
 def digest(path: Path) -> str:
-    """Return a digest of a file's content; of one that cannot be read, why."""
+    """Return a digest of a file's content, or the error if it cannot be read."""
     try:
         return hashlib.sha256(read_bytes(path, MOST_BYTES)).hexdigest()
     except OSError as error:
@@ -34,25 +34,25 @@ def digest(path: Path) -> str:
 
 
 def circumstances(run: Recording) -> Dict[str, Optional[str]]:
-    """Return what a journal's line says of the run, to be compared when it is resumed."""
+    """Return what must be the same to resume a run, as the journal stores it."""
     return {GIT: host_process.git_revision(run.config.rootpath), **run.depends}
 
 
 def other_files(run: Recording, before: Mapping[str, Optional[str]]) -> List[str]:
-    """Return the names of what verdicts depend on that was another ``before``."""
+    """Return the names of files that verdicts depend on and that have changed since ``before``."""
     now = circumstances(run)
     return [name for name in sorted({*before, *now} - {GIT}) if before.get(name) != now.get(name)]
 
 
 def why_elsewhere(machines: Sequence[Machine], benchmark: Benchmark) -> str:
-    """Return why a finished case is to be measured anew on these machines, or ''."""
+    """Return why a finished case must be measured again on these machines, or ''."""
     fingerprint = benchmark.record.device.fingerprint
     found = [one.changed(benchmark.record) for one in machines if one.fingerprint == fingerprint]
     return min(found, default="this is another device")
 
 
 def same_case(device: str, item: pytest.Item, benchmark: Benchmark) -> bool:
-    """Tell whether a stored result is that of the case as it is now, on this kind of device."""
+    """Return whether a stored result has the case's current configuration and kind of device."""
     case, record = case_of(item), benchmark.record
     return (
         case is not None
@@ -61,12 +61,12 @@ def same_case(device: str, item: pytest.Item, benchmark: Benchmark) -> bool:
     )
 
 
-def go_on(
+def resume_run(
     run: Recording,
     lines: Sequence[Union[JournalLine, Damaged]],
     items: Sequence[pytest.Item],
 ) -> None:
-    """Keep what still holds of an earlier run, say what does not, and go on in its journal."""
+    """Keep the valid cases of an earlier run, note the others, and continue its journal."""
     results, device = run.results, run.selection.device
     begun = [line for line in lines if isinstance(line, (RunLine, ResumeLine))]
     before = begun[-1].circumstances
@@ -74,15 +74,15 @@ def go_on(
 
     @functools.lru_cache(maxsize=None)
     def machines() -> Sequence[Machine]:
-        """The device is only looked at where something depends on it."""
+        """Return the machines; lazy, so that the device is examined only if needed."""
         return run.machines or [Machine.here(run.config, device)]
 
-    def why_anew(item: pytest.Item) -> str:
-        """Return why a case that has passed is to be measured anew, or ''."""
+    def why_again(item: pytest.Item) -> str:
+        """Return why a passed case must be measured again, or ''."""
         benchmark = results.benchmarks.get(item.nodeid)
         if item.nodeid in results.damaged:
             return "their results in the journal are damaged"
-        if benchmark is None:  # it measures nothing
+        if benchmark is None:  # the test measured nothing
             return "the journal has no result of them"
         if not same_case(device, item, benchmark):
             return "its configuration changed"
@@ -91,15 +91,15 @@ def go_on(
         return why_elsewhere(machines(), benchmark)
 
     passed = [item for item in items if results.outcomes.get(item.nodeid) == "passed"]
-    changed = {item.nodeid: why_anew(item) for item in passed}
+    changed = {item.nodeid: why_again(item) for item in passed}
     results.resumed = [nodeid for nodeid, why in changed.items() if not why]
     results.resume(results.resumed)
     done = counted(len(results.resumed), "case is done", "cases are done")
     run.note = f"resuming {run.path}: {done}"
     reasons = sorted({reason for reason in changed.values() if reason})
     if reasons:
-        anew = sum(map(bool, changed.values()))
-        run.note += f"; {anew} measured anew, since {', '.join(reasons)}"
+        repeated = sum(map(bool, changed.values()))
+        run.note += f"; {repeated} measured again, because {', '.join(reasons)}"
     git = circumstances(run)[GIT]
     if results.resumed and before.get(GIT) != git:
         run.note += f"; the project's revision changed ({before.get(GIT)} -> {git})"

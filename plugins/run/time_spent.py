@@ -1,7 +1,7 @@
-"""Where the time of a run goes: at each moment one part is entered, so the parts add up to it.
+"""Divides the time of a run into parts that add up to the total.
 
-A case's record has the seconds of its parts (``spent``), the journal's last line those of the run,
-and the terminal says them in one line. ``other`` is what no part names.
+A case's record stores the seconds of its parts (``spent``), the journal's last line those of the
+run, and the terminal shows these in one sentence. ``other`` is the rest.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from typing import Callable, ContextManager, Dict, Iterator, List, Mapping
 from ipubench.fixtures.case.errors import counted
 from ipubench.plugins.record.text import percent
 
-#: Part -> the words for it at the end of a run.
+#: Part -> its text at the end of a run.
 WORDS = {
     "start": "starting and collecting",
     "device": "getting the device",
     "import": "importing",
+    "count": "counting instructions",
     "quiet": "waiting for quiet",
     "data": "finding data",
     "build": "building",
@@ -41,7 +42,7 @@ WORDS = {
     "between": "between cases",
     "other": "other",
 }
-#: What a fixture's making is counted to; a runtime's is the import of its framework.
+#: The part that a fixture's setup counts as; a runtime's is the import of its framework.
 FIXTURES = {
     "ipubench_device": "device",
     "ipubench_conditions": "device",
@@ -52,27 +53,27 @@ FIXTURES = {
     "tensorflow_serving": "import",
     "data": "data",
 }
-#: Parts of less than this share of a run are not in the line at its end.
+#: Smaller shares of a run are not shown at its end.
 LEAST_SHARE = 0.01
-#: A process that says it started longer ago has a clock that cannot be relied on.
+#: If a process seems to have started longer ago, its clock is unreliable.
 LONGEST_START = 3600.0
 
 
 class TimeSpent:
-    """Seconds by part, of a run and of the case that runs."""
+    """The seconds of each part, for the run and for the current case."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, before: float = 0.0) -> None:
-        """``before``: the seconds for which this process has run already."""
+        """``before``: the seconds that this process has already run."""
         self.seconds: Dict[str, float] = {}
         self._clock = clock
         self._part = "start"
         self._since = clock() - before
         self._at_begin: Dict[str, float] = {}
-        #: The seconds of workers that have ended; what their controller did was to wait for them.
+        #: The seconds of finished workers; their controller only waits for them.
         self.workers: List[Dict[str, float]] = []
 
     def enter(self, part: str) -> str:
-        """Count the time from here on to a part of WORDS; return the one before it."""
+        """Count the time from now on as this part of WORDS; return the previous part."""
         now = self._clock()
         before = self._part
         self.seconds[before] = self.seconds.get(before, 0.0) + now - self._since
@@ -81,7 +82,7 @@ class TimeSpent:
 
     @contextlib.contextmanager
     def during(self, part: str) -> Iterator[None]:
-        """Count what happens inside to a part, and what follows to the one before it."""
+        """Count the time inside as this part, then return to the previous one."""
         before = self.enter(part)
         try:
             yield
@@ -89,20 +90,20 @@ class TimeSpent:
             self.enter(before)
 
     def of_fixture(self, name: str) -> ContextManager[None]:
-        """Count the making of a fixture that takes long."""
+        """Count the setup of a fixture that takes long."""
         part = FIXTURES.get(name)
         return self.during(part) if part else contextlib.nullcontext()
 
     @contextlib.contextmanager
     def of_test(self, is_case: bool) -> Iterator[None]:
-        """Count what happens to a test, and what happens until the next one."""
+        """Count the time of a test, and then the time until the next one."""
         if is_case:
             self.begin_case()
         yield
         self.enter("between")
 
     def begin_case(self) -> None:
-        """Note that a case begins."""
+        """Start counting for a new case."""
         self.enter("other")
         self._at_begin = dict(self.seconds)
 
@@ -115,19 +116,18 @@ class TimeSpent:
         return {part: round(seconds, 4) for part, seconds in found.items() if seconds > 0}
 
     def of_run(self) -> Dict[str, float]:
-        """Return the seconds of each part so far; with workers theirs, added up."""
+        """Return the seconds of each part so far; with workers, their sum."""
         self.enter(self._part)
-        whole: Dict[str, float] = {}
+        total: Dict[str, float] = {}
         for process in self.workers or [self.seconds]:
             for part, seconds in process.items():
-                whole[part] = whole.get(part, 0.0) + seconds
-        return {part: round(seconds, 4) for part, seconds in whole.items()}
+                total[part] = total.get(part, 0.0) + seconds
+        return {part: round(seconds, 4) for part, seconds in total.items()}
 
     def split(self, parts: Mapping[str, float]) -> None:
-        """Give the time of the part that is entered to those that another process has told of.
+        """Divide the current part's time by the ``parts`` that another process has reported.
 
-        What it has not told of is the start of that process, and where it tells of more than there
-        was nothing changes.
+        The rest counts as that process's start. Does nothing if the parts exceed the time.
         """
         now = self._clock()
         rest = now - self._since - math.fsum(parts.values())
@@ -139,7 +139,7 @@ class TimeSpent:
 
 
 def seconds_of_start() -> float:
-    """Return for how long this process has run, in seconds; 0 where the system does not tell."""
+    """Return the seconds since this process started; 0 if unknown."""
     try:
         fields = Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()
         ticks, per_second = int(fields[19]), os.sysconf("SC_CLK_TCK")
@@ -149,17 +149,17 @@ def seconds_of_start() -> float:
     return seconds if 0 <= seconds <= LONGEST_START else 0.0
 
 
-def time_in_words(spent: TimeSpent, width: int) -> List[str]:
-    """Return in one sentence, wrapped to ``width`` columns, where the time of a run went.
+def time_summary(spent: TimeSpent, width: int) -> List[str]:
+    """Return a sentence on the parts of the run's time, wrapped to ``width`` columns.
 
-    The largest part comes first; parts of less than ``LEAST_SHARE`` are left out.
+    The largest part comes first; parts below ``LEAST_SHARE`` are left out.
     """
     seconds = spent.of_run()
-    whole = math.fsum(seconds.values())
-    if whole <= 0:
+    total = math.fsum(seconds.values())
+    if total <= 0:
         return []
-    shares = sorted(((value / whole, part) for part, value in seconds.items()), reverse=True)
-    said = [f"{percent(share, 0)} {WORDS[part]}" for share, part in shares if share >= LEAST_SHARE]
-    whose = f" of {counted(len(spent.workers), 'worker')}" if spent.workers else ""
-    text = f"time{whose}: {whole:.0f} s: {', '.join(said)}"
+    shares = sorted(((value / total, part) for part, value in seconds.items()), reverse=True)
+    shown = [f"{percent(share, 0)} {WORDS[part]}" for share, part in shares if share >= LEAST_SHARE]
+    workers = f" of {counted(len(spent.workers), 'worker')}" if spent.workers else ""
+    text = f"time{workers}: {total:.0f} s: {', '.join(shown)}"
     return textwrap.wrap(text, width, subsequent_indent=" " * 6, break_on_hyphens=False)

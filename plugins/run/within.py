@@ -1,7 +1,8 @@
-"""`--within=10min`: fit the selection into a time, with fewer rounds and then with fewer cases.
+"""Implements `--within=10min`: fits the cases into a time limit.
 
-Each case gets its share of the time that is left. What cases take beside their rounds is learned
-from those that have ended. When the time is over, the remaining cases are skipped.
+Each case gets an equal share of the time left, with fewer rounds if necessary. The time that cases
+need besides their rounds is estimated from finished cases. When the time is over, the remaining
+cases are skipped.
 """
 
 from __future__ import annotations
@@ -21,24 +22,24 @@ from ipubench.plugins.run.results import Recording
 from ipubench.plugins.run.time_spent import seconds_of_start
 from ipubench.plugins.selection.selected import case_of
 
-#: Of what a budget is, a case's rounds, warm-up and latency take so much of it.
+#: Rounds, warm-up and latency of a case take this multiple of its budget.
 MEASURED = 1.6
-#: A budget below this one makes figures of too few rounds.
+#: A smaller budget gives too few rounds.
 LEAST_BUDGET = 1.0
 
 
 class TimeLimit:
-    """The time of a run, and what each of its cases gets of it."""
+    """The time limit of a run, and each case's share of it."""
 
     def __init__(self, seconds: float, budget: float, clock: Callable[[], float]) -> None:
-        """``seconds`` from now on, for cases of ``budget`` seconds of rounds at most."""
+        """``seconds`` from now on, for cases with at most ``budget`` seconds of rounds."""
         self.budget = budget
-        self.waiting = 0  # how many cases are still to come
-        #: Those that were skipped because the time was over.
+        self.waiting = 0  # the number of cases that have not started
+        #: Cases that were skipped because the time was over.
         self.skipped: List[str] = []
         self._clock = clock
         self._end = clock() + seconds
-        self._beside: List[float] = []  # what cases took beside their budgets
+        self._overheads: List[float] = []  # of finished cases: seconds besides their budgets
         self._expected_end = 0.0
 
     @property
@@ -47,41 +48,40 @@ class TimeLimit:
         return self._end - self._clock()
 
     def keep(self, seconds: float) -> None:
-        """Leave so much of the time to others; no case gets it."""
+        """Reserve some of the time for other work than cases."""
         self._end -= seconds
 
     def begin(self, nodeid: str) -> Optional[float]:
-        """Return the budget of a case that is to begin; None if there is no time for it.
+        """Return the budget of the next case; None if there is no time for it.
 
-        The first one runs in any case: what it takes is not known before.
+        The first case always runs, because its time is not known before.
         """
-        beside = statistics.median(self._beside) if self._beside else 0.0
-        share = (self.left / max(1, self.waiting) - beside) / MEASURED
+        overhead = statistics.median(self._overheads) if self._overheads else 0.0
+        share = (self.left / max(1, self.waiting) - overhead) / MEASURED
         budget = min(self.budget, max(LEAST_BUDGET, share))
         self.waiting -= 1
-        if self._beside and beside + MEASURED * budget > self.left:
+        if self._overheads and overhead + MEASURED * budget > self.left:
             self.skipped.append(nodeid)
             return None
         self._expected_end = self._clock() + MEASURED * budget
         return budget
 
     def end(self) -> None:
-        """Learn from the case that has ended what cases take beside their budgets."""
-        self._beside.append(max(0.0, self._clock() - self._expected_end))
+        """Record the overhead of a case that has ended."""
+        self._overheads.append(max(0.0, self._clock() - self._expected_end))
 
 
 def limit_of(config: pytest.Config) -> Optional[TimeLimit]:
-    """Return the run's time, which began with the process, if it was given.
+    """Return the time limit, which counts from the start of the process, if one is given.
 
-    Refuses what measures outside of the run's own cases.
+    Raises UsageError with options that measure more than each case once.
     """
     option = options_of(config)
     if option.within is None:
         return None
     if config.getoption("dist", "no") != "no":
         raise pytest.UsageError(
-            "--within plans one case after the other, and workers take them as they come: leave "
-            "out -n"
+            "--within plans one case after the other, but workers run several at once: leave out -n"
         )
     many = {
         "--against": option.against,
@@ -91,8 +91,8 @@ def limit_of(config: pytest.Config) -> Optional[TimeLimit]:
     for flag, value in many.items():
         if value is not None:
             raise pytest.UsageError(
-                f"{flag} measures every case several times, as often as it must: leave out "
-                "--within, and give --budget and --gate-time"
+                f"{flag} measures each case an unknown number of times: leave out --within, and "
+                "use --budget and --gate-time"
             )
     seconds = option.within - seconds_of_start()
     return TimeLimit(seconds, option.budget, time.monotonic)
@@ -100,7 +100,7 @@ def limit_of(config: pytest.Config) -> Optional[TimeLimit]:
 
 @contextlib.contextmanager
 def time_of_case(limit: Optional[TimeLimit], item: pytest.Item) -> Iterator[None]:
-    """Learn what a case took."""
+    """Record the overhead of a case unless it is skipped."""
     skipped = len(limit.skipped) if limit is not None else 0
     yield
     if limit is not None and case_of(item) is not None and len(limit.skipped) == skipped:
@@ -108,7 +108,7 @@ def time_of_case(limit: Optional[TimeLimit], item: pytest.Item) -> Iterator[None
 
 
 def give_budget(limit: Optional[TimeLimit], item: pytest.Item) -> None:
-    """Give a case its share of what is left; skip it if that is too little."""
+    """Set a case's budget to its share of the time left; skip the case if it is too little."""
     if limit is None or case_of(item) is None:
         return
     budget = limit.begin(item.nodeid)
@@ -118,9 +118,9 @@ def give_budget(limit: Optional[TimeLimit], item: pytest.Item) -> None:
 
 
 def name_skipped(limit: Optional[TimeLimit], run: Recording) -> None:
-    """Name below the table the cases that were skipped because the time was over.
+    """Name the cases that were skipped because the time was over.
 
-    The run is not about them: who compares it calls none of them missing.
+    Removes them from the selection, so that comparisons do not count them as missing.
     """
     if limit is not None and limit.skipped and run.journal is not None:
         run.order = [nodeid for nodeid in run.order if nodeid not in limit.skipped]

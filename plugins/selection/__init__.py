@@ -1,1 +1,1 @@
-"""Which cases exist, and which of them run here."""
+"""Finds the cases, and selects those that run here."""

@@ -1,4 +1,4 @@
-"""Judge the data set before anything runs, and say which images real data means."""
+"""Finds the real data before anything runs, and lists in the header which data it is."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from ipubench.fixtures.data.provider import example_splits, split_of
 from ipubench.fixtures.data.sources import KINDS, Key, in_user_folder, source
 from ipubench.fixtures.data.tfds.feed import PREPARED_DATASETS
 from ipubench.fixtures.pytest_fixtures import shared_of
-from ipubench.plugins.command_line.words import only_lists
+from ipubench.plugins.command_line.arguments import only_lists
 from ipubench.plugins.selection.functions import asks_for
 from ipubench.plugins.selection.selected import case_of
 
-NAMES_ONE = "not a data set; --dataset-dir=PATH or DATASETS_DIR names one"
+SAMPLES_ONLY = "not a data set; --dataset-dir=PATH or DATASETS_DIR names one"
 
 
 def find_data(config: pytest.Config, items: List[pytest.Item]) -> None:
-    """Find the images and TFRecords that the selected cases need; without them the run ends."""
+    """Find the images and TFRecords that the selected cases need. Raises UsageError."""
     if only_lists(config):
         return
     found = shared_of(config).found
     try:
         for key in _read(items):
-            # Samples of the other kinds are made with TensorFlow, so by the first case that has it.
+            # Only TensorFlow makes samples of the other kinds: the first case that imports it does.
             find = source if key == ("images",) else in_user_folder
             found[key] = find(key, options_of(config).dataset_dir, os.environ)
             if found[key] is None:
@@ -43,7 +43,7 @@ def _read(items: List[pytest.Item]) -> List[Key]:
     keys: Set[Key] = set()
     for item in items:
         case = case_of(item)
-        # A command of a benchmarks.yml reads what it likes, and so does a project's own `data`.
+        # We do not choose what a command of a benchmarks.yml, or a project's `data`, reads.
         if case is None or case.config.data != "real" or not asks_for(item, "data"):
             continue
         dataset = getattr(case.config, "dataset", "")
@@ -64,10 +64,10 @@ def _splits(case: Case) -> Tuple[str, ...]:
 
 
 def which_data(config: pytest.Config) -> List[str]:
-    """Say plainly when the images are not a data set."""
+    """Return lines: which real data the cases read, and whether it is only samples."""
     lines = []
     for (kind, *_), found in shared_of(config).found.items():
-        said = KINDS[kind].samples_text if found is None else KINDS[kind].describe(found)
-        end = f", {NAMES_ONE}" if found is None or found.samples else ""
-        lines.append(f"real data: {said}{end}")
-    return list(dict.fromkeys(lines))  # samples of both splits are said once
+        text = KINDS[kind].samples_text if found is None else KINDS[kind].describe(found)
+        end = f", {SAMPLES_ONLY}" if found is None or found.samples else ""
+        lines.append(f"real data: {text}{end}")
+    return list(dict.fromkeys(lines))  # both splits of samples have the same line

@@ -1,4 +1,4 @@
-"""Leaves out the cases that cannot or should not run here, and says why."""
+"""Leaves out the cases that cannot or should not run here, and lists the reasons."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from ipubench.plugins.selection.selected import (
     cases_among,
 )
 
-#: Names that an empty selection shows at most.
+#: The most names that the message about an empty selection shows.
 NEAR = 8
 
 
 def add_names(items: List[pytest.Item], selection: Selection) -> None:
-    """Let ``-k`` also find a case by the identifier that it has without overrides."""
+    """Let ``-k`` also find a case by its identifier without overrides."""
     for item in items:
         item.extra_keyword_matches.update(selection.base_ids.get(item.nodeid, ()))
     fitting = [case for case in cases_among(items) if not _unfit(case, selection.device)]
@@ -38,7 +38,7 @@ def add_names(items: List[pytest.Item], selection: Selection) -> None:
 
 
 def leave_out_unfit(config: pytest.Config, items: List[pytest.Item], selection: Selection) -> None:
-    """Keep what this device can run; judge ``--set`` on what is left."""
+    """Leave out what this device cannot run, then what ``--set`` makes invalid."""
     selection.leave_out(items, partial(_why_not_here, selection.device))
     selection.invalid = _invalid(selection, cases_among(items), options_of(config))
     selection.leave_out(items, _why_not_so)
@@ -55,11 +55,11 @@ def leave_out_unfit(config: pytest.Config, items: List[pytest.Item], selection: 
 
 
 def _why_not_here(device: str, item: pytest.Item, case: Case) -> str:
-    """Return what a case needs to run, or '' if it runs."""
+    """Return what a case lacks to run here, or ''."""
     option = options_of(item.config)
     fixtures = getattr(item, "fixturenames", ())
     if device == "fake" and not FRAMEWORKS.keys().isdisjoint(fixtures):
-        return "need a framework, which the fake device has none of"
+        return "need a framework, and the fake device has none"
     if case.excluded:
         return f"left out by {case.excluded}, which they do not have"
     unfit = _unfit(case, device)
@@ -67,14 +67,14 @@ def _why_not_here(device: str, item: pytest.Item, case: Case) -> str:
         return unfit
     paths = item.config.option.file_or_dir
     given = (item.config.option.keyword, *(word.partition("::")[2] for word in paths))
-    # pytest's -k does not know capitals either.
+    # pytest's -k ignores case as well.
     words = {word for text in given for word in re.findall(r"[\w.-]+", text.lower())}
     if case.tier == SWEEP and not option.sweep and not _spelled(case, words):
         return "between the ends of a sweep: --sweep, or -k with a full name"
-    if case.tier == RARE and not option.sweep and not _spelled(case, words, whole=True):
+    if case.tier == RARE and not option.sweep and not _spelled(case, words, exact=True):
         return f"with {case.config.data} data: --data={case.config.data}, --sweep or a full name"
     if case.tier == NAMED and not option.sweep and not _named(case, words):
-        return "of further configurations: --sweep, or -k with a full name"
+        return "of additional configurations: --sweep, or -k with a full name"
     return ""
 
 
@@ -82,16 +82,16 @@ def _identifiers(case: Case) -> Set[str]:
     return {case.id.lower(), case.base_id.lower()}
 
 
-def _spelled(case: Case, words: Set[str], whole: bool = False) -> bool:
-    """Whether a word is a case's identifier, if not ``whole`` also without its last part: data."""
+def _spelled(case: Case, words: Set[str], exact: bool = False) -> bool:
+    """Return whether a word is a case's identifier, or without ``exact`` its part before data."""
     names = _identifiers(case)
-    if not whole:
+    if not exact:
         names |= {name.rpartition("-")[0] for name in names}
     return not words.isdisjoint(names)
 
 
 def _named(case: Case, words: Set[str]) -> bool:
-    """Whether a word that is in a case's identifier has the name of its configuration.
+    """Return whether a word is in a case's identifier and has the name of its configuration.
 
     After `not`, a longer word that begins with the name means another case.
     """
@@ -100,7 +100,7 @@ def _named(case: Case, words: Set[str]) -> bool:
 
 
 def _unfit(case: Case, device: str) -> str:
-    """Return which other device a case is for, or ''."""
+    """Return which other device a case needs, or ''."""
     needs = case.config.ipus
     if device in devices.IPU_KINDS:
         return "" if needs else "for a host: --device=cpu or --device=cuda"
@@ -112,9 +112,9 @@ def _unfit(case: Case, device: str) -> str:
 
 
 def _invalid(selection: Selection, selected: Sequence[Case], option: Any) -> List[str]:
-    """Return which points of a sweep no case can have, one line for each configuration.
+    """Return the invalid values of a sweep, one line for each configuration.
 
-    Raises UsageError for an option that no selected case has, and if no point is valid.
+    Raises UsageError for an option that no selected case has, and if all values are invalid.
     """
     for key in selection.assignments:
         if selected and all(key in case.lacks for case in selected):
@@ -122,21 +122,21 @@ def _invalid(selection: Selection, selected: Sequence[Case], option: Any) -> Lis
                 raise pytest.UsageError("--zero-values: kernels have it, and no selected case does")
             classes = {type(case.config) for case in selected}
             raise pytest.UsageError(unknown_key_message(key, classes))
-    able = [case for case in selected if not (case.lacks or case.error)]
-    possible = {word for case in selected if not case.error for word in case.given}
+    valid = [case for case in selected if not (case.lacks or case.error)]
+    valid_options = {option for case in selected if not case.error for option in case.given}
     found: List[str] = []
     for case in selected:
-        # A command of a benchmarks.yml, whose file may be what is wrong, was given nothing.
-        others_have_it = bool(case.given) and case.given <= possible
+        # Commands of a benchmarks.yml have no given options: the error may be in their file.
+        others_have_it = bool(case.given) and case.given <= valid_options
         if case.error and not (case.lacks or others_have_it or option.dry_run):
-            if not able or not case.given:
+            if not valid or not case.given:
                 raise pytest.UsageError(case.error)
             found.append(f"{case.config.name} {_cannot(case)}")
     return list(dict.fromkeys(found))
 
 
 def _why_not_so(item: pytest.Item, case: Case) -> str:
-    """Return why a case cannot be as it was asked for, or ''; a dry run says that of each case."""
+    """Return why a case cannot have the given options, or ''; a dry run lists these cases."""
     if case.lacks:
         return f"without the option {', '.join(sorted(case.lacks))}"
     if case.error and not options_of(item.config).dry_run:
@@ -149,10 +149,10 @@ def _cannot(case: Case) -> str:
     return f"cannot have {' '.join(sorted(case.given))}: {problem}"
 
 
-def _what_would_match(selection: Selection, keyword: str, asked: str) -> str:
-    """Return a sentence about the names that are nearest to those of ``-k``.
+def _nearest_names(selection: Selection, keyword: str, asked: str) -> str:
+    """Return a sentence with the names that are nearest to those of ``-k``.
 
-    ``asked``: it and the other words that chose.
+    ``asked``: the options that select, ``-k`` among them.
     """
     words = [word for word in re.findall(r"[\w.-]+", keyword) if word not in ("and", "or", "not")]
     near: List[str] = []
@@ -169,15 +169,18 @@ def _what_would_match(selection: Selection, keyword: str, asked: str) -> str:
 
 
 def _float32(device: str, items: Sequence[pytest.Item]) -> List[str]:
-    """Say which precisions this CPU replaces; a callable computes with whatever it likes."""
+    """Return a line about the precisions that this CPU replaces.
+
+    Only a framework's cases have a precision of ours.
+    """
     runtimes = {*FRAMEWORKS, *SERVERS}
-    asked = {
+    precisions = {
         case.config.precision
         for item in items
         for case in [case_of(item)]
         if case and not runtimes.isdisjoint(getattr(item, "fixturenames", ()))
     }
-    found = sorted(precision for precision in asked if precision.startswith("16"))
+    found = sorted(precision for precision in precisions if precision.startswith("16"))
     if device != "cpu" or not found or read_topology().fast_bfloat16:
         return []
     return [
@@ -187,21 +190,21 @@ def _float32(device: str, items: Sequence[pytest.Item]) -> List[str]:
 
 
 def _singular(reason: str) -> str:
-    """Return the reason that several cases have as that of one."""
+    """Return a reason that is worded for several cases, worded for one."""
     return re.sub("^need ", "needs ", reason).replace("which they do not", "which it does not")
 
 
 def what_was_left_out(
     config: pytest.Config, items: List[pytest.Item], selection: Selection
 ) -> List[str]:
-    """Say what was left out and what it needs; of an empty selection, what would match."""
+    """Return lines: which cases are left out and why; if all are, what would match."""
     lines = [
         f"{count} cases {reason}" if count > 1 else f"1 case {_singular(reason)}"
         for reason, count in sorted(selection.left_out.items())
     ]
     if selection.unused:
         names = ", ".join(sorted(selection.unused))
-        lines.append(f"recorded and not used on a host, where they change nothing: {names}")
+        lines.append(f"recorded and not used on a host: {names}")
     for warning, cases in selection.warnings.items():
         more = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
         lines.append(f"{cases[0]}{more}: {warning}")
@@ -213,5 +216,5 @@ def what_was_left_out(
     elif selection.empty and selection.left_out and not items:
         lines.append("no case is selected: the lines above name the options that leave them out")
     elif selection.empty and keyword and selection.names:
-        lines.append(_what_would_match(selection, keyword, asked))
+        lines.append(_nearest_names(selection, keyword, asked))
     return lines

@@ -1,4 +1,4 @@
-"""Turns the declarations of a bench file into cases, one for each combination of options."""
+"""Makes the cases that a bench file declares, one for each combination of options."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.command_line.set_option import assign, convert, parse_assignments
 from ipubench.plugins.selection.selected import FRAMEWORKS, Selection
 
-PROFILED_ANEW = (
-    "model_cache_path: with --profile an IPU gets a program that also reports; later runs would "
-    "find it in that folder and time it, so leave the option out"
+NO_CACHE_WITH_PROFILE = (
+    "model_cache_path: with --profile an IPU gets a program that also writes reports; later runs "
+    "would find it in that folder and time it, so leave the option out"
 )
-# Devices of which a host has one.
+# A host has one of each.
 WITHOUT_NUMBER = {
-    "cpu": "a CPU has no number; a run takes it as a whole, taskset chooses cores",
+    "cpu": "a CPU has no number; a run uses all of it, taskset chooses cores",
     "ipu-model": "the software model of an IPU has no number; --device=ipu chooses among IPUs",
 }
 
 
 def selection_of(config: pytest.Config) -> Selection:
-    """Return what the command line asks for; a syntax error of ``--set`` ends here."""
+    """Return the selection of the command line. Raises UsageError for a bad ``--set``."""
     option = options_of(config)
     assignments = parse_assignments(option.case_options)
     for key in ("batches_per_step", "steps"):
@@ -65,7 +65,7 @@ def selection_of(config: pytest.Config) -> Selection:
 
 
 def parametrize_cases(metafunc: pytest.Metafunc, selection: Selection) -> None:
-    """Turn the declared configurations into cases; bad values of options are judged later."""
+    """Make cases of the declared configurations; bad values become errors of the cases."""
     marks = list(metafunc.definition.iter_markers("cases"))
     if not marks:
         return
@@ -79,11 +79,11 @@ def parametrize_cases(metafunc: pytest.Metafunc, selection: Selection) -> None:
         quick, tier = mark.kwargs.get("quick"), mark.kwargs.get("tier", USUAL)
         everything = selection.device != "cpu" or option.data is not None
         for entry in mark.args:
-            family = CaseSet.of(entry, axes)
-            _refuse_twins(family, declared)
-            named = {"data", family.swept, *axes}
+            case_set = CaseSet.of(entry, axes)
+            _refuse_duplicates(case_set, declared)
+            named = {"data", case_set.swept, *axes}
             for case in expand(
-                family,
+                case_set,
                 selection.assignments,
                 option.data,
                 option.precision,
@@ -92,7 +92,7 @@ def parametrize_cases(metafunc: pytest.Metafunc, selection: Selection) -> None:
             ):
                 before, now = (f"{function}[{name}]" for name in (case.base_id, case.id))
                 selection.nodeids |= {before, now}
-                # A swept option that is set makes one case of several.
+                # Setting a swept option makes several cases into one.
                 selection.base_ids.setdefault(now, set()).add(case.base_id)
                 if case.tier == USUAL:
                     here = tier if everything else _tier_on_cpu(case, mark.kwargs, named) or tier
@@ -101,29 +101,29 @@ def parametrize_cases(metafunc: pytest.Metafunc, selection: Selection) -> None:
     metafunc.parametrize("ipubench_case", list(params.values()), indirect=True)
 
 
-def _refuse_twins(family: CaseSet, declared: Dict[str, CaseConfig]) -> None:
-    """Refuse a declaration of which one case would be lost; ``declared``: those of its function."""
-    for config, _ in family.configurations:
-        name = family.identifier(config, frozenset())
+def _refuse_duplicates(case_set: CaseSet, declared: Dict[str, CaseConfig]) -> None:
+    """Refuse two configurations with one identifier; ``declared``: the function's so far."""
+    for config, _ in case_set.configurations:
+        name = case_set.identifier(config, frozenset())
         if declared.setdefault(name, config) != config:
             raise pytest.Collector.CollectError(
-                f"@cases: two configurations would both be {name}; give each a name of its own"
+                f"@cases: two configurations have the identifier {name}; give them different names"
             )
 
 
 def _tier_on_cpu(case: Case, declared: Mapping[str, Any], named: Set[str]) -> str:
     """Return the tier of a case that a usual run on a CPU leaves out, else ''.
 
-    ``named``: what identifiers name; who sets one of these has chosen among the cases.
+    ``named``: the options in identifiers; a user who sets one of these has chosen among the cases.
     """
     if case.config.data in declared.get("rare_on_cpu", ()):
         return RARE
-    inner = tuple(f"-{end}" for end in declared.get("sweep_on_cpu", ()))
-    return SWEEP if case.base_id.endswith(inner) and not case.overrides & named else ""
+    endings = tuple(f"-{end}" for end in declared.get("sweep_on_cpu", ()))
+    return SWEEP if case.base_id.endswith(endings) and not case.overrides & named else ""
 
 
 def _quick(entry: Entry, names: Optional[Sequence[str]]) -> Optional[Sequence[str]]:
-    """Return the names that -m quick runs; what the entry says of itself comes first."""
+    """Return the names that -m quick runs; the entry's setting comes before the function's."""
     if not isinstance(entry, Sweep) or entry.quick is None:
         return names
     return (entry.base.name,) if entry.quick else ()
@@ -142,70 +142,70 @@ def _parameter(case: Case, fixturenames: Sequence[str]) -> Any:
 
 
 def expand(
-    family: CaseSet,
+    case_set: CaseSet,
     assignments: Dict[str, List[str]],
     data: Optional[str] = None,
     precision: Optional[str] = None,
     quick_names: Optional[Sequence[str]] = None,
     profiled: bool = False,
 ) -> Iterator[Case]:
-    """Yield the cases of a family under the command line's options.
+    """Yield the cases of a set under the command line's options.
 
-    ``data`` and ``precision`` narrow a family that has cases in several modes (the others are
-    yielded as excluded) and override the one mode of any other family that accepts the value.
-    ``profiled``: an IPU reports every batch of a call, so it has as few as the case can run.
+    If the set has cases in several modes, ``data`` and ``precision`` exclude the other modes.
+    Otherwise they replace the single mode, if the set accepts the value.
+    ``profiled``: an IPU reports every batch of a call, so a call has as few as the case can run.
     """
-    cls = type(family.configurations[0][0])
+    cls = type(case_set.configurations[0][0])
     keys = {key: resolve_key(cls, key) for key in assignments}
     lacks = frozenset(key for key, name in keys.items() if name is None)
-    usual = [config for config, tier in family.configurations if tier == USUAL]
-    last_swept = getattr(usual[-1], family.swept) if family.swept else None
+    usual = [config for config, tier in case_set.configurations if tier == USUAL]
+    last_swept = getattr(usual[-1], case_set.swept) if case_set.swept else None
     settable = {key: name for key, name in keys.items() if name is not None}
-    several = ""
+    one_value = ""
     for key, name in settable.items():
         hidden = [one for one in assignments[key] if name in NOT_IDENTITY or is_masked(name, one)]
         if len(hidden) > 1:
-            several = f"--set={key}: cases do not differ by {name}; give one value"
-    for config, tier in family.configurations:
-        changes, excluded = _narrowed(family, config, {"data": data, "precision": precision})
+            one_value = f"--set={key}: cases do not differ by {name}; give one value"
+    for config, tier in case_set.configurations:
+        changes, excluded = _narrowed(case_set, config, {"data": data, "precision": precision})
         start = dataclasses.replace(config, **changes)
         narrowed = {f"--{key}={value}" for key, value in changes.items()}
-        swept_here = family.swept in keys.values()
-        modes = family.axes.get("data", (config.data,))
+        swept_here = case_set.swept in keys.values()
+        modes = case_set.axes.get("data", (config.data,))
         quick = (
             config.system == "host"
             and (quick_names is None or config.name in quick_names)
-            # The last mode does what the others do, and more.
-            and config.mode == family.axes.get("mode", (config.mode,))[-1]
+            # The last mode includes the work of the others.
+            and config.mode == case_set.axes.get("mode", (config.mode,))[-1]
             and config.data == (data if data in modes else modes[0])
-            and (swept_here or not family.swept or getattr(config, family.swept) == last_swept)
+            and (swept_here or not case_set.swept or getattr(config, case_set.swept) == last_swept)
         )
         common = {
             "tier": USUAL if swept_here else tier,
             "quick": quick,
             "lacks": lacks,
             "excluded": excluded,
-            "base_id": family.identifier(config, frozenset()),
+            "base_id": case_set.identifier(config, frozenset()),
         }
         for texts in itertools.product(*(assignments[key] for key in settable)):
             names = list(settable.values())
             shown = map(mask_value, names, texts)
             given = {f"--set={key}={text}" for key, text in zip(settable, shown)}
-            case = _overridden(family, start, frozenset(changes), names, texts, common, profiled)
-            error = case.error or several
+            case = _overridden(case_set, start, frozenset(changes), names, texts, common, profiled)
+            error = case.error or one_value
             yield dataclasses.replace(case, given=frozenset(narrowed | given), error=error)
 
 
 def _narrowed(
-    family: CaseSet, config: CaseConfig, wanted: Mapping[str, Optional[str]]
+    case_set: CaseSet, config: CaseConfig, wanted: Mapping[str, Optional[str]]
 ) -> Tuple[Dict[str, Any], str]:
-    """Return what the ``wanted`` values change in a configuration, and which one excludes it."""
+    """Return the changes of a configuration by the ``wanted`` values, and the one excluding it."""
     changes: Dict[str, Any] = {}
     excluded = ""
     for key, value in wanted.items():
         if value is None or getattr(config, key) == value:
             continue
-        if len(family.axes.get(key, ())) > 1 or not _accepts(config, key, value):
+        if len(case_set.axes.get(key, ())) > 1 or not _accepts(config, key, value):
             excluded = f"--{key}={value}"
         else:
             changes[key] = value
@@ -221,7 +221,7 @@ def _accepts(config: CaseConfig, key: str, value: Any) -> bool:
 
 
 def _overridden(
-    family: CaseSet,
+    case_set: CaseSet,
     config: CaseConfig,
     overrides: FrozenSet[str],
     names: Sequence[str],
@@ -241,16 +241,16 @@ def _overridden(
     if profiled and "batches_per_step" not in names:
         config = dataclasses.replace(config, batches_per_step=config.fewest_batches)
     if profiled and hasattr(config, "model_cache_path") and config.model_cache_path:
-        error = error or f"{config.name}: {PROFILED_ANEW}"
+        error = error or f"{config.name}: {NO_CACHE_WITH_PROFILE}"
     try:
         config.check()
     except ValueError as problem:
         error = error or f"{config.name}: {problem}"
     error = error or _idle(before, config, names)
     changed = overrides | frozenset(names)
-    identifier = family.identifier(config, changed)
+    identifier = case_set.identifier(config, changed)
     if error:
-        # The configuration kept its old value, so its identifier is another case's.
+        # With the old value, the identifier would be that of another case.
         identifier += "-invalid"
     return Case(config, identifier, overrides=changed, error=error, **common)
 
@@ -258,7 +258,7 @@ def _overridden(
 def _idle(before: CaseConfig, config: CaseConfig, names: Sequence[str]) -> str:
     """Return why an option that was set changes nothing, or ''.
 
-    What is for IPUs only is recorded on a host, and the run says so.
+    A host records the options for IPUs; the header lists them.
     """
     ipu_only = {item.name for item in dataclasses.fields(config) if item.metadata.get("ipu_only")}
     declared = set() if config.ipus else ipu_only

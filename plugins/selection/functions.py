@@ -1,7 +1,7 @@
-"""Tests without ``@cases`` that measure: with ``meter``, or with pytest-benchmark's ``benchmark``.
+"""Makes cases of tests without ``@cases`` that use ``meter`` or ``benchmark``.
 
-Each is a case of its own, named as the test is. So everything that a case has, it has too: it is
-recorded, stored in baselines, judged, compared by ``--against``, resumed and reported.
+Such a case has the name of its test. It is recorded, stored in baselines, judged, compared by
+``--against``, resumed and reported like any other.
 """
 
 from __future__ import annotations
@@ -20,28 +20,27 @@ from ipubench.fixtures.case.options import CaseConfig, option
 from ipubench.fixtures.command_line import options_of, value_of
 from ipubench.fixtures.instances.plan import instances_of
 from ipubench.fixtures.runtimes.call import OWN
-from ipubench.plugins.command_line.words import (
-    given_arguments,
+from ipubench.plugins.command_line.arguments import (
     only_tests,
     spellings,
-    typed_words,
+    typed_arguments,
+    typed_measuring_arguments,
 )
 from ipubench.plugins.selection.expand import expand
 from ipubench.plugins.selection.selected import Selection, case_of, cases_among
 
-#: Options that act on what is measured, beside those that say how it is.
+#: Options that use the results, apart from those that decide how a case is measured.
 JUDGING = ("--baseline", "--baseline-save", "--against", "--report", "--history", "--resume")
-#: Of these, what a project's settings may always ask for, runs of its unit tests included.
+#: Those that a project's settings may have also for runs that measure nothing.
 STANDING = ("--report", "--history")
 
-
-#: Settings of a marked test that pytest-benchmark does not know: how often it is called.
+#: Settings of a marked test that pytest-benchmark lacks: the number of calls.
 ROUNDS = ("rounds", "max_rounds")
 
 
 @dataclass(frozen=True)
 class Function(CaseConfig):
-    """What a test decides by itself: everything but how long it is measured."""
+    """The configuration of a test without ``@cases``, which chooses its data and precision."""
 
     data: str = option(OWN, "what the test works on", choices=(OWN,))
     precision: str = option(OWN, "what the test computes with", choices=(OWN,))
@@ -50,12 +49,12 @@ class Function(CaseConfig):
 def note_collected(
     collector: pytest.Collector, report: pytest.CollectReport, selection: Selection
 ) -> None:
-    """Note all that a file or a class has, not only what the command line names of it."""
+    """Note all tests of a file or a class, also those that the command line does not name."""
     selection.collected.add(collector.nodeid)
     for node in report.result:
         if isinstance(node, pytest.Collector):
             selection.found.add(node.nodeid)
-        elif _is_case_of_its_own(node):
+        elif _measures_without_cases(node):
             selection.nodeids.add(node.nodeid)
         elif case_of(node) is None:
             selection.tests.add(node.nodeid)
@@ -63,33 +62,33 @@ def note_collected(
 
 def make_case_of(item: pytest.Item, selection: Selection) -> None:
     """Make a case of a test that measures and has none."""
-    if _is_case_of_its_own(item):
+    if _measures_without_cases(item):
         make_case(item, selection)
 
 
 def make_case(item: pytest.Item, selection: Selection) -> Case:
-    """Make a case of a test; return it."""
+    """Make the case of a test; return it."""
     if isinstance(item, pytest.Function) and _is_marked(item):
         _measure_call(item, selection)
     name, option = case_name(item), options_of(item.config)
-    family = CaseSet.of(Function(name=name), {})
-    first, *more = expand(family, selection.assignments, option.data, option.precision)
+    case_set = CaseSet.of(Function(name=name), {})
+    first, *more = expand(case_set, selection.assignments, option.data, option.precision)
     error = first.error
     if more:
         error = f"{name}: it can be measured with one value of an option, not with several"
     case = item.stash[case_key] = replace(first, id=name, base_id=name, error=error)
-    item.extra_keyword_matches.add(name)  # -k finds it by the name that tables show
+    item.extra_keyword_matches.add(name)  # -k finds it by its name in tables
     return case
 
 
-def _is_case_of_its_own(item: pytest.Item) -> bool:
-    """Tell whether a test asks for a fixture that measures, and is no case yet."""
+def _measures_without_cases(item: pytest.Item) -> bool:
+    """Return whether a test without a case uses a measuring fixture or the marker."""
     measures = any(asks_for(item, name) for name in MEASURING) or _is_marked(item)
     return measures and case_of(item) is None and not only_tests(item.config)
 
 
 def _is_marked(item: pytest.Item) -> bool:
-    """Tell whether a function is marked as a benchmark, and asks for no fixture to measure with."""
+    """Return whether a function has the marker ``benchmark`` and uses no measuring fixture."""
     if not isinstance(item, pytest.Function) or item.get_closest_marker("benchmark") is None:
         return False
     return not (_is_of_unittest(item) or set(MEASURING).intersection(item.fixturenames))
@@ -101,7 +100,7 @@ def _is_of_unittest(item: pytest.Function) -> bool:
 
 
 def _measure_call(item: pytest.Function, selection: Selection) -> None:
-    """Give a marked test the fixture, and keep the settings that pytest-benchmark has not."""
+    """Give a marked test the fixture, and remember the settings that pytest-benchmark lacks."""
     marker = item.get_closest_marker("benchmark")
     settings = dict(marker.kwargs) if marker is not None else {}
     given = [settings.pop(name) for name in ROUNDS if name in settings]
@@ -112,10 +111,7 @@ def _measure_call(item: pytest.Function, selection: Selection) -> None:
 
 
 def asks_for(item: pytest.Item, name: str) -> bool:
-    """Tell whether a test asks for a fixture of ours, not for a project's own of its name.
-
-    A project's own may hand on ours.
-    """
+    """Return whether a test uses our fixture of this name, perhaps through a project's override."""
     known = getattr(item, "_fixtureinfo", None)
     found = known.name2fixturedefs.get(name, ()) if known is not None else ()
     for definition in reversed(found):
@@ -127,22 +123,19 @@ def asks_for(item: pytest.Item, name: str) -> bool:
 
 
 def case_name(item: pytest.Item) -> str:
-    """Return a test's name as a case's: letters, digits, ``-``, ``_`` and ``.``.
-
-    ``test_sum[10]`` becomes ``test_sum-10``.
-    """
+    """Return the name of a test's case: ``test_sum-10`` for ``test_sum[10]``."""
     return plain_name(item.name) or "test"
 
 
 def plain_name(text: str) -> str:
-    """Return a text with ``-`` for what a case's name cannot have."""
+    """Return a text with ``-`` for all but letters, digits, ``-``, ``_`` and ``.``."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip("-")
 
 
 def refuse_idle_options(
     config: pytest.Config, items: List[pytest.Item], selection: Selection
 ) -> None:
-    """Refuse options that nothing selected could obey: silence would look like success."""
+    """Refuse options without effect on any selected test: silence would look like success."""
     try:
         for item in items:
             if case_of(item) is not None:
@@ -150,23 +143,22 @@ def refuse_idle_options(
     except CaseError as error:
         raise pytest.UsageError(str(error)) from None
     cases = cases_among(items)
-    together = any(case.error or instances_of(case.config) > 1 for case in cases)
-    fresh = devices.borrows()  # of a run that has other cases too
-    if options_of(config).launcher_args and cases and not together and not fresh:
+    launched = any(case.error or instances_of(case.config) > 1 for case in cases)
+    fresh = devices.borrows()  # a fresh process runs one case of its run
+    if options_of(config).launcher_args and cases and not launched and not fresh:
         raise pytest.UsageError(
-            "--launcher-args: no selected case runs in several processes; --set=instances=N has "
-            "those that can do so"
+            "--launcher-args: no selected case runs in several processes; add --set=instances=N"
         )
     if not items or cases:
         return
-    written = {word.split("=", 1)[0] for word in typed_words(config)}
+    written = {word.split("=", 1)[0] for word in typed_arguments(config)}
     given = [
         flag
         for flag in JUDGING
         if value_of(config, flag)
         and (flag not in STANDING or not written.isdisjoint(spellings(config, flag)))
     ]
-    given += given_arguments(config)
+    given += typed_measuring_arguments(config)
     if given and not any(map(_may_measure, items)):
         raise pytest.UsageError(
             f"{given[0]}: no selected test measures anything; a test measures with the fixture "
@@ -175,27 +167,24 @@ def refuse_idle_options(
 
 
 def claim(item: pytest.Item, selection: Selection) -> None:
-    """Have the results of a node id be those of this test's file.
-
-    Raises CaseError for a second file whose tests pytest calls by the names of another's.
-    """
+    """Reserve a node id for this test's file. Raises CaseError if another file has it."""
     config = item.config
     other = selection.files.setdefault(item.nodeid, item.path)
     if other != item.path:
         settings = "" if config.inipath is None else f"-c {config.inipath} "
         above = os.path.commonpath([other, item.path])
         raise CaseError(
-            f"{other} and {item.path} have one test for pytest, {item.nodeid}, and results are "
-            f"kept by that name: add {settings}--rootdir={above}, or run one file at a time"
+            f"{other} and {item.path} have a test with the same node id, {item.nodeid}, so their "
+            f"results would mix: add {settings}--rootdir={above}, or run one file at a time"
         )
 
 
 def _may_measure(item: pytest.Item) -> bool:
-    """Tell whether a test, or a fixture of it, can reach pytest-benchmark while it runs."""
+    """Return whether a test, or a fixture of it, can reach pytest-benchmark while it runs."""
     known = getattr(item, "_fixtureinfo", None)
     if known is None:
         return False
     definitions = [found[-1] for found in known.name2fixturedefs.values()]
-    own = [one for one in definitions if not str(one.func.__module__).startswith("_pytest.")]
-    names = {*known.argnames, *(name for one in own for name in one.argnames)}
+    others = [one for one in definitions if not str(one.func.__module__).startswith("_pytest.")]
+    names = {*known.argnames, *(name for one in others for name in one.argnames)}
     return not names.isdisjoint(REACHING)

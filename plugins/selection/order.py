@@ -1,6 +1,6 @@
-"""The order of the cases in a run: what starts soonest comes first.
+"""Sorts the cases of a run: those that start fastest come first.
 
-The first result is on the screen after seconds, and a run that is stopped early has measured most.
+So the first result comes within seconds, and a run that is stopped early has measured the most.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import pytest
 from ipubench.fixtures.instances.plan import instances_of
 from ipubench.plugins.selection.selected import case_of
 
-#: Fixtures of bench functions that have their first result soon, and of those that start a server.
+#: Fixtures that give a first result soon, and fixtures that start a server.
 SOON = ("pytorch",)
 SERVERS = ("triton", "tensorflow_serving")
 
 
 def sort_cases(config: pytest.Config, items: List[pytest.Item]) -> None:
-    """Sort within each folder, unless the command line names files, whose order then counts."""
+    """Sort the cases of each folder; if the command line names files, keep its order."""
     if any(".py" in word for word in config.option.file_or_dir):
         return
     folders: Dict[Any, int] = {}
@@ -27,15 +27,15 @@ def sort_cases(config: pytest.Config, items: List[pytest.Item]) -> None:
         folders.setdefault(item.path.parent, len(folders))
         files.setdefault(item.path, len(files))
 
-    def place(item: pytest.Item) -> Tuple[int, int, int, bool]:
+    def position(item: pytest.Item) -> Tuple[int, int, int, bool]:
         case = case_of(item)
         several = case is not None and instances_of(case.config) > 1
-        return folders[item.path.parent], _turn(item), files[item.path], several
+        return folders[item.path.parent], _rank(item), files[item.path], several
 
-    items.sort(key=place)
+    items.sort(key=position)
 
 
-def _turn(item: pytest.Item) -> int:
+def _rank(item: pytest.Item) -> int:
     names = getattr(item, "fixturenames", ())
     if any(name in names for name in SERVERS):
         return 2

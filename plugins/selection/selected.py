@@ -1,4 +1,4 @@
-"""What a run selected: its cases, what was left out and why, and which case an item runs."""
+"""The selection of a run: its cases, and what was left out and why."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from ipubench.fixtures.case.cases import Case, case_key
 
-# Fixture name -> marker: a case's framework is the runtime it asks for.
+# Runtime fixture -> the marker of the cases that use it.
 FRAMEWORKS = {
     "tensorflow": "tensorflow",
     "pytorch": "torch",
@@ -22,48 +22,52 @@ FRAMEWORKS = {
 
 @dataclasses.dataclass
 class Selection:
-    """What was asked for and what was left out, for the header and for the gate."""
+    """The selected cases and those left out, for the header and for the gate."""
 
     assignments: Dict[str, List[str]]
     device: str
-    #: All cases of the collected files, with the command line's overrides and without; also those
-    #: beside a test that the command line names.
+    #: The node ids of all cases of the collected files, with the command line's overrides and
+    #: without; also of cases that the command line does not name.
     nodeids: Set[str] = dataclasses.field(default_factory=set)
-    #: All other tests of the collected files, which may turn out to measure.
+    #: All other tests of the collected files. Some may turn out to measure.
     tests: Set[str] = dataclasses.field(default_factory=set)
-    #: The files and classes that were found, and those that were collected.
+    #: The files and classes that pytest found, and those that it collected.
     found: Set[str] = dataclasses.field(default_factory=set)
     collected: Set[str] = dataclasses.field(default_factory=set)
     #: Node id -> the identifiers that its case would have without overrides.
     base_ids: Dict[str, Set[str]] = dataclasses.field(default_factory=dict)
     #: The names of this device's cases, before ``-k``.
     names: List[str] = dataclasses.field(default_factory=list)
-    functions: List[str] = dataclasses.field(default_factory=list)  # those of all cases
-    unused: Set[str] = dataclasses.field(default_factory=set)  # given, without effect on a host
+    #: The names of the functions of all cases.
+    functions: List[str] = dataclasses.field(default_factory=list)
+    #: Options that were given and have no effect on a host.
+    unused: Set[str] = dataclasses.field(default_factory=set)
+    #: Reason -> how many cases are left out for it.
     left_out: Counter[str] = dataclasses.field(default_factory=collections.Counter)
-    invalid: List[str] = dataclasses.field(
-        default_factory=list
-    )  # points of a sweep that are not run
-    empty: bool = False  # ``-k`` and the like leave nothing, before what a resumed run has done
-    warnings: Dict[str, List[str]] = dataclasses.field(default_factory=dict)  # -> their cases
-    #: Files of cases that the command line names: what the node ids in one begin with -> its path.
+    #: Values of a sweep that do not run.
+    invalid: List[str] = dataclasses.field(default_factory=list)
+    #: No case is selected, even without those that a resumed run has done.
+    empty: bool = False
+    #: Warning -> its cases.
+    warnings: Dict[str, List[str]] = dataclasses.field(default_factory=dict)
+    #: For each file that the command line names: the beginning of its node ids -> its path.
     named_files: Dict[str, Path] = dataclasses.field(default_factory=dict)
-    #: Cases of one identifier: node id -> the folder that has the case's own.
+    #: For cases that share an identifier: node id -> the folder for its files.
     folders: Dict[str, str] = dataclasses.field(default_factory=dict)
-    #: The file that has the test of a node id.
+    #: Node id -> the file of its test.
     files: Dict[str, Path] = dataclasses.field(default_factory=dict)
-    #: Marked tests whose call is measured: how often, if that is given.
+    #: Marked test -> how often it is called, if that is given.
     calls: Dict[str, Optional[int]] = dataclasses.field(default_factory=dict)
 
     @property
     def unknown(self) -> Set[str]:
-        """What may have cases that nobody knows: with FILE::TEST pytest collects no class."""
+        """The classes that pytest did not look into, because of FILE::TEST; they may have cases."""
         return self.found - self.collected
 
     def leave_out(
         self, items: List[pytest.Item], reason_of: Callable[[pytest.Item, Case], str]
     ) -> None:
-        """Take out the cases for which there is a reason; the header counts them by it.
+        """Deselect each case that has a reason, and count it for the header.
 
         ``reason_of`` returns '' for a case that stays.
         """
@@ -77,21 +81,21 @@ class Selection:
 
 
 def case_of(item: pytest.Item) -> Optional[Case]:
-    """Return the case that a collected item runs, or None for a test that measures nothing."""
+    """Return the case of a collected test, or None if it measures nothing."""
     callspec = getattr(item, "callspec", None)
     case = callspec.params.get("ipubench_case") if callspec is not None else None
     return case if isinstance(case, Case) else item.stash.get(case_key, None)
 
 
 def cases_among(items: Sequence[pytest.Item]) -> List[Case]:
-    """Return the cases that the collected items run."""
+    """Return the cases of the collected tests."""
     return [case for case in map(case_of, items) if case is not None]
 
 
 def framework_of(item: pytest.Item) -> Optional[str]:
-    """Return the framework that a case is marked with: tensorflow, torch, popart, triton.
+    """Return the framework of a case: tensorflow, torch, popart, triton.
 
-    Of a test without ``@cases`` it is python.
+    For a test without ``@cases`` it is python; None for a test that measures nothing.
     """
     marked = (name for name in FRAMEWORKS.values() if item.get_closest_marker(name))
     return next(marked, "python" if case_key in item.stash else None)

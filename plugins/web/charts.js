@@ -19,6 +19,7 @@ function drawCharts() {
     : "");
   const kindColour = (kind) => colour(
     { regressed: "regressed", failed: "regressed", improved: "improved", inconclusive: "unsure" }[kind] || "plain");
+  const exactly = (time) => duration(time, 4); // neighbouring ticks differ
   const marker = (index, size) => (
     { colour: seriesLine(index).colour, size, symbol: SYMBOLS[index % SYMBOLS.length] });
 
@@ -175,7 +176,7 @@ function drawCharts() {
         marker: { colour: seriesLine(index).colour, size: 9, symbol: ["circle", "diamond", "bar"][index] },
         text: shown.map((row) => `${row.name}\n${name} ${duration(row[`${name}_ms`])}`),
       }));
-      return { traces, legend: true, x: { log: true, format: duration } };
+      return { traces, legend: true, x: { log: true, format: exactly } };
     });
   }
 
@@ -196,7 +197,7 @@ function drawCharts() {
     }));
     picture(section.querySelector(".plot"), `Latency of ${cases(shown)} against the requests a second`, traces, {
       height: 330, legend: true, x: { zero: true, title: "requests a second" },
-      y: { log: true, title: "p99", format: duration },
+      y: { log: true, title: "p99", format: exactly },
     });
     section.querySelector(".note").textContent = moreLines(chosen.length - shown.length);
   }
@@ -257,6 +258,7 @@ function drawCharts() {
     }
     if (details.has(wanted)) choice.value = wanted;
     document.getElementById("case").hidden = choice.options.length === 0;
+    choice.form.hidden = details.size < 2;
     one();
   }
 
@@ -293,7 +295,7 @@ function drawCharts() {
     const canaries = traces.some((trace) => trace.lower && trace.y.length);
     picture(document.getElementById("rounds"), `Rounds and canaries of ${row.name}`, traces, {
       height: 460, legend: traces.filter((trace) => trace.listed !== false).length > 1,
-      x: { title: "round" }, y: { title: row.unit }, lower: canaries ? { title: "canary", format: duration } : null,
+      x: { title: "round" }, y: { title: row.unit }, lower: canaries ? { title: "canary", format: exactly } : null,
     });
     document.getElementById("rounds-note").textContent = noteOf(detail);
     processTable(detail, row);
@@ -341,6 +343,12 @@ function drawCharts() {
           cell.textContent = content;
           if (column) cell.className = "n";
         });
+    });
+    // A column that is empty in all rows is left out.
+    const [head, ...others] = document.getElementById("processes").rows;
+    Array.from(head.cells).forEach((heading, column) => {
+      const empty = others.every((line) => line.cells[column].textContent === "");
+      [head, ...others].forEach((line) => { line.cells[column].hidden = empty; });
     });
   }
 

@@ -33,10 +33,10 @@ const plotting = (() => {
     return digits(value, least);
   }
 
-  function duration(milliseconds) {
+  function duration(milliseconds, most = 3) {
     const units = [["s", 1e3], ["ms", 1], ["µs", 1e-3]];
     const [unit, size] = units.find(([, least]) => milliseconds >= 0.9995 * least) || ["ns", 1e-6];
-    return `${digits(milliseconds / size, 1, milliseconds >= 999500 ? 4 : 3)} ${unit}`;
+    return `${digits(milliseconds / size, 1, milliseconds >= 999500 ? 4 : most)} ${unit}`;
   }
 
   const SYMBOLS = {
@@ -126,12 +126,12 @@ const plotting = (() => {
     at.forEach((point, index) => {
       if (!point) return;
       const [x, y] = point;
-      const bound = (key, along, other) => (
-        trace[key] && trace[key][index] !== null ? along(trace[key][index]) : other);
-      const [left, right] = [bound("x_low", place.x, x), bound("x_high", place.x, x)];
-      const [bottom, top] = [bound("y_low", place.y, y), bound("y_high", place.y, y)];
-      const path = (left === right ? "" : `M${left},${y - 3}v6m0,-3H${right}m0,-3v6`)
-        + (bottom === top ? "" : `M${x - 2},${bottom}h4m-2,0V${top}m-2,0h4`);
+      const bounds = (key, along) => [`${key}_low`, `${key}_high`]
+        .map((side) => (trace[side] ? trace[side][index] : null)).filter((value) => value !== null).map(along);
+      const [left, right] = bounds("x", place.x);
+      const [bottom, top] = bounds("y", place.y);
+      const path = (right === undefined ? "" : `M${left},${y - 3}v6m0,-3H${right}m0,-3v6`)
+        + (top === undefined ? "" : `M${x - 2},${bottom}h4m-2,0V${top}m-2,0h4`);
       if (path) element(group, "path", { class: "interval", d: path, fill: "none", stroke: fill, "stroke-width": 1.25 });
       const kind = Array.isArray(symbol) ? symbol[index] : symbol;
       mark(group, kind, size, fill).setAttribute("transform", `translate(${x.toFixed(1)},${y.toFixed(1)})`);

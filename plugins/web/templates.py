@@ -6,9 +6,7 @@ character that could be markup of either becomes its number.
 
 from __future__ import annotations
 
-import base64
 import functools
-import gzip
 import importlib.util
 import re
 from pathlib import Path
@@ -36,20 +34,8 @@ def script(*names: str) -> str:
 
 
 def is_installed() -> bool:
-    """Return whether the libraries of pages and charts can be imported."""
-    return all(importlib.util.find_spec(name) is not None for name in ("jinja2", "plotly"))
-
-
-def plotly_script() -> str:
-    """Return the charting library's script. Raises ImportError where it is not there."""
-    from plotly.offline import get_plotlyjs
-
-    return str(get_plotlyjs())
-
-
-def packed(script: str) -> str:
-    """Return a script as base64 of gzip, the same each time."""
-    return base64.b64encode(gzip.compress(script.encode(), mtime=0)).decode()
+    """Return whether the library of the templates can be imported."""
+    return importlib.util.find_spec("jinja2") is not None
 
 
 def escape_markdown(text: str) -> str:

@@ -126,8 +126,8 @@ def meter(
 ) -> Iterator[StepMeter]:
     """Replace the suite's meter by the study's; the process is tuned in the same way."""
     case_run = CaseRun(request.node, ipubench_case, benchmark, ipubench_device, ipubench_conditions)
-    member = case_run.run.member
-    measuring = PoolMeter(case_run) if member is None else PairMeter(case_run, member)
+    instance = case_run.run.instance
+    measuring = PoolMeter(case_run) if instance is None else PairMeter(case_run, instance)
     try:
         yield measuring
     finally:

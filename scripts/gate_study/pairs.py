@@ -111,7 +111,7 @@ def once(pool: Sequence[Measured], setting: Setting, start: int) -> Tuple[str, i
     looks = paired.looks(setting.cap)
     usable: List[paired.Pair] = []
     firsts: List[bool] = []
-    while left and len(firsts) < setting.cap and not paired.given_up(len(usable), len(firsts)):
+    while left and len(firsts) < setting.cap and not paired.too_disturbed(len(usable), len(firsts)):
         wanted = paired.here_is_next([pair.here_first for pair in usable], firsts)
         number = next((k for k, pair in enumerate(left) if pair.here_first == wanted), 0)
         here_first, change = left.pop(number)

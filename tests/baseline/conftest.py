@@ -1,4 +1,4 @@
-"""What tests of this folder read and change: a stored baseline, and the commands of baselines."""
+"""Fixtures of this folder: a stored baseline and the baseline commands."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_show_a_case_has_its_configuration_and_each_process(shell: Shell) -> Non
 
 
 def output_of(shell: Shell, **where: Any) -> subprocess.Popen[bytes]:
-    """Start a command that prints more than a pipe holds."""
+    """Start a command whose output overfills a pipe."""
     shell.store("main", *(entry(str(number)) for number in range(200)))
     command = [sys.executable, "-m", "ipubench.plugins.baseline", "show", "main", "--json"]
     return subprocess.Popen(
@@ -66,14 +66,14 @@ def output_of(shell: Shell, **where: Any) -> subprocess.Popen[bytes]:
     )
 
 
-def test_an_output_that_cannot_be_written_is_one_message(shell: Shell) -> None:
+def test_a_failing_output_is_one_message(shell: Shell) -> None:
     with open("/dev/full", "w") as full:
         running = output_of(shell, stdout=full)
         _, said = running.communicate()
     assert running.returncode == 4 and len(said.splitlines()) == 1
 
 
-def test_a_reader_that_has_seen_enough_ends_it_quietly(shell: Shell) -> None:
+def test_a_closed_pipe_ends_the_command_quietly(shell: Shell) -> None:
     with output_of(shell, stdout=subprocess.PIPE) as running:
         assert running.stdout is not None and running.stderr is not None
         running.stdout.readline()
@@ -92,7 +92,7 @@ LONG = "x" * 300
         (["nothing"], "--help"),
         (["show"], "--help"),
         (["diff", "a", "b", "--gate=x"], "--help"),
-        (["promote", "run", ""], "--help"),  # a variable of the shell that has no value
+        (["promote", "run", ""], "--help"),  # an empty shell variable
         (["history", "--last=0"], "--last"),
         (["show", "main", "zzz"], "'zzz'"),
         (["show", "nope"], "there are: main"),
@@ -110,9 +110,7 @@ LONG = "x" * 300
         (["site", "out", "--folder=empty"], "--history"),
     ],
 )
-def test_a_command_line_that_cannot_be_used_is_one_message(
-    shell: Shell, words: List[str], said: str
-) -> None:
+def test_an_invalid_command_line_is_one_message(shell: Shell, words: List[str], said: str) -> None:
     shell.store("main", entry())
     outcome = shell(*words).assert_code(4)
     assert len(outcome.lines) == 1 and said in outcome.text
@@ -165,8 +163,8 @@ def test_commands_that_change_one_file_at_once_lose_nothing(shell: Shell) -> Non
 
 
 @pytest.mark.entry_point
-def test_prune_takes_out_the_cases_that_no_longer_exist(shell: Shell) -> None:
-    """gamma needs IPUs, alpha-bs4 is an inner sweep point, and options change a case's name."""
+def test_prune_removes_the_cases_that_no_longer_exist(shell: Shell) -> None:
+    """gamma needs IPUs, alpha-bs4 is one of a sweep's middle sizes, and options rename a case."""
     names = ["gamma-pod4-inference-synthetic", "alpha-bs4-synthetic", "beta-synthetic-noise0.02"]
     names += ["renamed-synthetic", "c-noise0.02"]
     *kept, renamed, _ = (
@@ -184,7 +182,7 @@ def test_prune_takes_out_the_cases_that_no_longer_exist(shell: Shell) -> None:
     assert set(load(shell.path("main"))) == {benchmark.fullname for benchmark in kept}
 
 
-def test_prune_of_a_suite_that_cannot_be_collected_changes_nothing(shell: Shell) -> None:
+def test_prune_changes_nothing_if_collection_fails(shell: Shell) -> None:
     shell.store("main", entry())
     (shell.folder / "bench_fake.py").write_text("import nothing_of_this_name")
     outcome = shell.alone("prune", "main").assert_code(4)
@@ -200,7 +198,7 @@ def kinds(found: List[Dict[str, Any]]) -> Dict[str, str]:
 
 
 @pytest.mark.entry_point
-def test_diff_says_what_the_gate_says(shell: Shell) -> None:
+def test_diff_agrees_with_the_gate(shell: Shell) -> None:
     shell.store("before", entry("a", processes=6), entry("gone", processes=6))
     now = entry("a", processes=6, slower=1.5, git="fedcba")
     shell.store("now", now, entry("added"))
@@ -236,13 +234,13 @@ def test_diff_takes_the_entry_of_the_same_machine_and_configuration(shell: Shell
 
 
 def other(function: str, case: Benchmark) -> Benchmark:
-    """Return the case of this name of another bench function."""
+    """Return the case with this name from another bench function."""
     name = case.record.name
     return changed(case, {"fullname": f"{function}.py::{function}[{name}]"})
 
 
-def test_entries_of_one_name_are_told_apart(shell: Shell) -> None:
-    """By their functions, machines and configurations."""
+def test_entries_with_the_same_name_are_distinguished(shell: Shell) -> None:
+    """By function, machine and configuration."""
     cases = [entry("a"), entry("a", machine="cpu/y"), entry("b"), other("bench_z", entry("b"))]
     configurations = [entry("c", config_hash=f"{which}{8 * '0'}") for which in "de"]
     write(shell.path("main"), document(*cases, *configurations))

@@ -35,7 +35,7 @@ from tests.support.stored import changed
         (Key(A, "other", "cpu/z"), ("h", "cpu/x")),  # the newest
     ],
 )
-def test_the_exact_entry_is_found_or_the_most_alike(wanted: Key, found: Any) -> None:
+def test_the_exact_entry_is_found_or_else_the_most_similar(wanted: Key, found: Any) -> None:
     benchmarks = [
         entry(time="2026-01-03T00:00:00Z"),
         entry(machine="cpu/y", config_hash="g"),
@@ -51,7 +51,7 @@ def test_the_newest_entry_of_a_case_is_the_latest_in_time() -> None:
     assert newest([late, other, early]) == [other, late]
 
 
-def test_an_entry_remembers_what_was_accepted_before_it_in_order_of_time() -> None:
+def test_an_entry_keeps_earlier_acceptances_in_order_of_time() -> None:
     def accepted(month: int, again: int = 0) -> Accepted:
         return Accepted("x", f"2026-{again or month:02}-01T00:00:00Z", month)
 
@@ -68,7 +68,7 @@ def test_an_entry_remembers_what_was_accepted_before_it_in_order_of_time() -> No
     assert untouched == other
 
 
-def test_a_run_keeps_its_credible_cases_with_all_their_processes() -> None:
+def test_a_run_stores_its_credible_cases_with_all_their_processes() -> None:
     results = SessionResults()
     for name, implausible in (("a", False), ("b", True)):
         changes = {"record.implausible": implausible, "record.processes": ()}
@@ -82,7 +82,7 @@ def test_a_run_keeps_its_credible_cases_with_all_their_processes() -> None:
     assert [process.fresh for process in kept.record.processes] == [False, True]
 
 
-def test_what_is_unproven_is_what_failed_for_another_reason_than_its_speed() -> None:
+def test_a_case_is_unproven_if_it_failed_for_another_reason_than_speed() -> None:
     results = SessionResults(
         benchmarks={name: entry() for name in ("good", "wrong", "slow", "wrong and judged")},
         verdicts={"slow": Verdict("regressed"), "wrong and judged": Verdict("pass")},
@@ -97,7 +97,7 @@ def test_what_is_unproven_is_what_failed_for_another_reason_than_its_speed() -> 
     assert unproven(results) == {"wrong": "failed", "wrong and judged": "failed"}
 
 
-def test_a_case_made_by_options_is_gone_with_its_function_and_a_command_with_its_file() -> None:
+def test_a_case_from_options_goes_with_its_function_and_a_command_with_its_file() -> None:
     stored = [
         changed(
             entry(),

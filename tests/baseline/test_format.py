@@ -1,4 +1,4 @@
-"""The format of a baseline: damage is one message."""
+"""The baseline format: a damaged file gives one message."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_the_schema_is_that_of_the_types() -> None:
         (b'{"ipubench": {"format": 2}, "benchmarks": [{}]}', "case number 1: .*`fullname`"),
     ],
 )
-def test_a_file_that_is_no_baseline_is_one_message(path: Path, content: Any, said: str) -> None:
+def test_a_file_that_is_not_a_baseline_is_one_message(path: Path, content: Any, said: str) -> None:
     save(path.with_name("other.json"), document(entry()))
     if content is None:
         path.unlink()
@@ -76,7 +76,7 @@ def test_a_file_that_is_no_baseline_is_one_message(path: Path, content: Any, sai
     assert str(path) in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_what_no_reader_would_take_is_not_written(
+def test_data_that_no_reader_accepts_is_not_written(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = path.read_text()
@@ -93,14 +93,14 @@ def test_what_no_reader_would_take_is_not_written(
     assert path.read_text() == before
 
 
-def test_a_pipe_is_no_baseline(path: Path) -> None:
+def test_a_pipe_is_not_a_baseline(path: Path) -> None:
     path.unlink()
     os.mkfifo(path)
     with pytest.raises(BaselineError, match="not a regular file"):
         load(path)
 
 
-# Also of what JSON can say and UTF-8 cannot.
+# Includes strings that are valid in JSON but not in UTF-8.
 texts = st.text(max_size=5) | st.just("\ud800")
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | texts,
@@ -111,14 +111,14 @@ documents = st.fixed_dictionaries(
     {"ipubench": st.just({"format": 2}) | st.just({"format": 1}) | json_values},
     optional={"benchmarks": st.lists(json_values, max_size=3) | json_values},
 )
-# One example reads and writes files: how long that takes is the machine's business.
+# No deadline: an example reads and writes files, which may take long on a busy machine.
 in_the_same_file = settings(
     deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
 def check_that_it_is_refused_or_serves(path: Path) -> None:
-    """Load a file: either one message, or all that the suite does with it works."""
+    """Load a file: expect either one message or that the suite can use it."""
     try:
         loaded = load_all(path)
     except BaselineError as error:
@@ -191,7 +191,7 @@ def test_what_a_reader_needs_is_there_or_its_place_is_said(
     check_that_it_is_refused_or_serves(path)
 
 
-def test_what_is_twice_or_of_no_calendar_is_damage(path: Path) -> None:
+def test_duplicates_and_impossible_dates_are_damage(path: Path) -> None:
     good = as_plain(document(entry()))
     damaged: Dict[str, Any]
     for damaged in (
@@ -205,8 +205,8 @@ def test_what_is_twice_or_of_no_calendar_is_damage(path: Path) -> None:
 
 @in_the_same_file
 @given(data=st.data())
-def test_any_damage_is_one_message_or_no_damage(path: Path, data: st.DataObject) -> None:
-    """Replace or drop any one value of a good file."""
+def test_any_damage_is_one_message_or_harmless(path: Path, data: st.DataObject) -> None:
+    """Replaces or drops one value of a valid file."""
     new = as_plain(document(entry(processes=2)))
     new["machine_info"] = {}
     record_of(new["benchmarks"][0]).update(

@@ -1,4 +1,4 @@
-"""Runs kept over time, the trend of each case, and where its level changed."""
+"""The history of runs, the trend of each case, and changes of its level."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.stored import changed
 
 
 def series(levels: List[float], runs: int, spread: float, seed: int = 1) -> List[float]:
-    """Return logarithms of throughput: ``runs`` at each level, with normal noise."""
+    """Return logarithms of throughput: ``runs`` runs at each level, with normal noise."""
     generator = random.Random(seed)
     return [math.log(level) + generator.gauss(0, spread) for level in levels for _ in range(runs)]
 
@@ -45,22 +45,22 @@ def needs_ruptures() -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("step", [0.9, 1.1])
-def test_a_step_is_found_where_it_is(step: float, seed: int) -> None:
-    """10% at 1% noise, the fifteenth run of thirty being the first of the new level."""
+def test_a_step_is_found_at_its_place(step: float, seed: int) -> None:
+    """A step of 10% at 1% noise; the new level begins with the fifteenth of thirty runs."""
     needs_ruptures()
     (found,) = change_points(series([100, 100 * step], 15, 0.01, seed))
     assert abs(found - 15) <= 1
 
 
-def test_equal_runs_have_none() -> None:
-    """One in a hundred series of thirty may; of twenty, three would be very many."""
+def test_equal_runs_have_no_step() -> None:
+    """One in a hundred series of thirty runs may; three of twenty would be far too many."""
     needs_ruptures()
     found = [change_points(series([100], 30, 0.01, seed)) for seed in range(20)]
     assert sum(map(bool, found)) <= 2
 
 
 @pytest.mark.parametrize("position", [0, 1, 12, 28, 29])
-def test_one_bad_run_is_no_change(position: int) -> None:
+def test_one_bad_run_is_not_a_change(position: int) -> None:
     needs_ruptures()
     values = series([100], 30, 0.01, seed=3)
     values[position] -= 0.5
@@ -68,7 +68,7 @@ def test_one_bad_run_is_no_change(position: int) -> None:
 
 
 @pytest.mark.parametrize(("slow_runs", "found"), [(1, []), (2, [19]), (3, [20]), (4, [20])])
-def test_a_change_shows_with_its_second_run_and_is_in_place_with_its_third(
+def test_a_change_appears_with_its_second_run_and_is_placed_with_its_third(
     slow_runs: int, found: List[int]
 ) -> None:
     needs_ruptures()
@@ -76,7 +76,7 @@ def test_a_change_shows_with_its_second_run_and_is_in_place_with_its_third(
     assert change_points(values + [math.log(80)] * slow_runs) == found
 
 
-def test_noise_is_that_of_the_runs_whatever_the_steps() -> None:
+def test_noise_is_measured_within_the_levels() -> None:
     one = series([100], 200, 0.01)
     stepped = [value + 0.5 * (index >= 100) for index, value in enumerate(one)]
     assert noise(one) == pytest.approx(0.01, rel=0.2)
@@ -98,7 +98,7 @@ def without_ruptures(monkeypatch: pytest.MonkeyPatch) -> None:
 # Trends.
 
 
-def test_equal_configuration_and_machine_make_one_trend_in_order_of_time() -> None:
+def test_cases_with_equal_configuration_and_machine_form_one_trend_in_order_of_time() -> None:
     runs = [
         entry(time="2026-01-03T00:00:00Z", slower=2),
         entry(time="2026-01-01T00:00:00Z", processes=3),
@@ -116,7 +116,7 @@ def test_equal_configuration_and_machine_make_one_trend_in_order_of_time() -> No
     assert both.points[0].revision == "0123456"
 
 
-def test_a_run_counts_with_the_processes_that_decide() -> None:
+def test_a_run_counts_with_the_processes_that_decided() -> None:
     seconds = (0.5, 0.5, 0.1, 0.11, 0.12)
     each = {f"record.processes.{n}.seconds": [value] * 5 for n, value in enumerate(seconds)}
     disturbed = {"record.processes.1.lost": 0.5, "record.processes.1.clean": False}
@@ -126,7 +126,7 @@ def test_a_run_counts_with_the_processes_that_decide() -> None:
     assert (point.low, point.high) == pytest.approx((80 / 0.12, 80 / 0.1))
 
 
-def test_names_are_fit_for_files_and_distinct() -> None:
+def test_file_names_are_valid_and_distinct() -> None:
     assert slug("cpu/Intel(R) Xeon(R)/amx/2 threads").startswith(
         "cpu-intel-r-xeon-r-amx-2-threads-"
     )
@@ -160,7 +160,7 @@ def test_a_run_is_kept_and_shown(project: Project) -> None:
     shell("show", f"./baselines/{name}").assert_code(0)
 
 
-def test_an_interrupted_run_is_no_point_of_a_trend(project: Project) -> None:
+def test_an_interrupted_run_is_not_in_a_trend(project: Project) -> None:
     source = (project.folder / "bench_fake.py").read_text()
     interrupted = source.replace(
         'if config.trouble == "error":\n        raise CaseError(',
@@ -171,7 +171,7 @@ def test_an_interrupted_run_is_no_point_of_a_trend(project: Project) -> None:
     assert all_close(project.folder / "baselines") == []
 
 
-def test_a_history_that_cannot_be_written_keeps_the_results(project: Project) -> None:
+def test_an_unwritable_history_does_not_lose_results(project: Project) -> None:
     (project.folder / "baselines").mkdir()
     (project.folder / "baselines" / "history").write_text("in the way")
     outcome = project.run("-k", "beta", "--budget=0.3", "--history").assert_code(4)
@@ -181,7 +181,7 @@ def test_a_history_that_cannot_be_written_keeps_the_results(project: Project) ->
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Twelve runs of two cases, of which one became 10% slower with the seventh run."""
+    """Twelve runs of two cases; one case became 10% slower with the seventh run."""
     folder = tmp_path_factory.mktemp("runs")
     generator = random.Random(7)
     for number in range(12):
@@ -196,13 +196,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def kept(project: Project, runs: Path) -> Shell:
-    """A project with these runs as its history."""
+    """A project with these runs in its history."""
     shutil.copytree(runs, project.folder / history.FOLDER / "machine")
     return Shell(project)
 
 
 @pytest.mark.entry_point
-def test_the_trend_of_a_case_has_its_change_marked(kept: Shell) -> None:
+def test_the_trend_of_a_case_marks_its_change(kept: Shell) -> None:
     needs_ruptures()
     outcome = kept("history", "bench_x[a]").assert_code(0)
     assert all(len(line) <= 80 for line in outcome.lines)
@@ -217,8 +217,8 @@ def test_the_trend_of_a_case_has_its_change_marked(kept: Shell) -> None:
     kept("history", "zzz").assert_code(4).line("'zzz'")
 
 
-def test_trends_are_called_by_whole_names_and_their_configurations(kept: Shell) -> None:
-    """Where identifiers have colons, and where a case has several configurations."""
+def test_trends_have_full_names_with_their_configurations(kept: Shell) -> None:
+    """Covers identifiers with colons and cases with several configurations."""
     others = entry("std::sort"), entry("b", config_hash=f"other{8 * '0'}")
     save(kept.folder / history.FOLDER / "machine" / "1.json", document(*others))
     outcome = kept("history", "--last=20").assert_code(0)
@@ -231,7 +231,7 @@ def test_trends_are_called_by_whole_names_and_their_configurations(kept: Shell) 
     ]
 
 
-def test_a_damaged_run_is_left_out_and_named(kept: Shell) -> None:
+def test_a_damaged_run_is_skipped_and_named(kept: Shell) -> None:
     broken = kept.folder / history.FOLDER / "machine" / "20260201T000000Z-x.json"
     broken.write_text("{")
     outcome = kept("history", "bench_x[b]").assert_code(0)
@@ -244,7 +244,7 @@ def test_a_damaged_run_is_left_out_and_named(kept: Shell) -> None:
         outcome.line("in the last 1 runs of each machine")
 
 
-def test_trends_are_shown_without_the_library_too(
+def test_trends_are_shown_without_the_library(
     kept: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from ipubench.plugins.baseline.__main__ import main

@@ -1,4 +1,4 @@
-"""Runs that become a baseline: what is taken, refused, kept and accepted."""
+"""Promoting runs to a baseline: which cases are taken, refused, kept and accepted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run(project: Project, *words: str, **env: str) -> None:
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a baseline and with a journal of its cases, measured again and slower."""
+    """A folder with a baseline and a journal of its cases, measured again and slower."""
     project = Project(tmp_path_factory.mktemp("measured"))
     run(project, "--baseline-save=main")
     run(project, "--baseline=main", "--gate=5%", IPUBENCH_FAKE_SLOWDOWN="1.2")
@@ -38,14 +38,14 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def before(shell: Shell, measured: Path) -> Dict[str, Benchmark]:
-    """What the baseline has, which is there in the shell's project."""
+    """The baseline's entries in the shell's project."""
     shutil.copytree(measured / "baselines", shell.folder / "baselines")
     return load(shell.path("main"))
 
 
 @pytest.fixture
 def regressed(shell: Shell, measured: Path, before: Dict[str, Benchmark]) -> str:
-    """The name of such a journal, in the shell's project beside the baseline."""
+    """The name of that journal, in the shell's project next to the baseline."""
     shutil.copytree(measured / "results", shell.folder / "results")
     return shell.project.journals()[-1].name
 
@@ -54,7 +54,7 @@ def regressed(shell: Shell, measured: Path, before: Dict[str, Benchmark]) -> str
 def test_promote_makes_a_journal_the_baseline(
     shell: Shell, measured: Path, before: Dict[str, Benchmark]
 ) -> None:
-    """As the run itself saves it, and as pytest-benchmark reads it."""
+    """The result equals what the run itself saves, and pytest-benchmark reads it."""
     shutil.copytree(measured / "results", shell.folder / "results")
     journal = shell.project.journals()[0]
     shell.alone("promote", journal.name, "promoted").assert_code(0).line("2 cases of")
@@ -80,7 +80,7 @@ def test_promote_takes_a_reports_document(shell: Shell) -> None:
     assert len(load_all(shell.path("main"))) == 3
 
 
-def test_a_regressed_run_is_promoted_only_where_each_case_is_accepted_with_a_reason(
+def test_a_regressed_run_is_promoted_only_if_each_case_is_accepted_with_a_reason(
     shell: Shell, regressed: str, before: Dict[str, Benchmark]
 ) -> None:
     one = ["--accept", "*synthetic*=the result was wrong = too fast"]
@@ -104,7 +104,7 @@ def test_a_regressed_run_is_promoted_only_where_each_case_is_accepted_with_a_rea
 @pytest.mark.parametrize(
     ("how", "kind"), [("assert not", "failed"), ("if data: pytest.skip()  #", "skipped")]
 )
-def test_a_wrong_result_is_no_reference_however_fast_it_was(
+def test_a_wrong_result_is_never_a_reference(
     shell: Shell, before: Dict[str, Benchmark], how: str, kind: str
 ) -> None:
     bench = shell.folder / "bench_fake.py"
@@ -118,14 +118,14 @@ def test_a_wrong_result_is_no_reference_however_fast_it_was(
     outcome.line(f"1 {kind}, whose entries stay as they were: {GENERATED}")
     after = load(shell.path("main"))
     assert after[GENERATED] == before[GENERATED] and after[SYNTHETIC] != before[SYNTHETIC]
-    # Promoting the same run leaves the same case out.
+    # Promoting the same run again skips the same case.
     promoted = ("promote", shell.project.journals()[-1].name, "promoted", "--history=kept")
     outcome = shell(*promoted).assert_code(1 if kind == "failed" else 0)
     outcome.line(f"1 {kind}, whose entries stay as they were: {GENERATED}")
     history = shell.folder / "baselines" / "history"
     kept = [*history.glob("*/*.json"), *(shell.folder / "kept").glob("*/*.json")]
     assert [list(load(path)) for path in (*kept, shell.path("promoted"))] == [[SYNTHETIC]] * 3
-    # Where no other is left, nothing is written.
+    # If no case is left, nothing is written.
     outcome = shell.project.run("-k", "beta-generated", *words[2:])
     outcome.line("no baseline was written: ")
     outcome.line("nothing was kept for the history: ")
@@ -133,10 +133,10 @@ def test_a_wrong_result_is_no_reference_however_fast_it_was(
     assert not shell.path("none").exists()
 
 
-def test_promote_keeps_a_run_for_the_history_also_where_it_refuses_it(
+def test_promote_adds_a_run_to_the_history_even_if_it_refuses_it(
     shell: Shell, regressed: str
 ) -> None:
-    for _ in range(2):  # once, however often it is tried
+    for _ in range(2):  # once, however often it is promoted
         shell("promote", regressed, "main", "--history=kept").assert_code(4)
         (file,) = (shell.folder / "kept").glob("*/*.json")
     assert len(load(file)) == 2 and not load(file)[SYNTHETIC].record.accepted
@@ -146,7 +146,7 @@ def test_promote_keeps_a_run_for_the_history_also_where_it_refuses_it(
     trends.line("accepted: a better result")
 
 
-def test_a_run_that_the_history_has_is_one_point_of_a_trend(shell: Shell) -> None:
+def test_a_run_that_is_in_the_history_counts_once_in_a_trend(shell: Shell) -> None:
     run(shell.project, "--history")
     shell("promote", shell.project.journals()[0].name, "main", "--history").assert_code(0)
     for trend in shell.json("history"):
@@ -157,7 +157,7 @@ def test_a_run_that_the_history_has_is_one_point_of_a_trend(shell: Shell) -> Non
 def test_promote_keeps_the_entries_of_cases_that_were_not_measured_well(
     shell: Shell, before: Dict[str, Benchmark]
 ) -> None:
-    """A verdict that leaves the speed open makes no baseline; a person may take it all the same."""
+    """An undecided case is skipped, unless the user accepts it."""
     run(shell.project, "--baseline=main", "--gate=5%", IPUBENCH_FAKE_SLOWDOWN="1.01")
     journal = shell.project.journals()[-1]
     text = journal.read_text()
@@ -171,17 +171,17 @@ def test_promote_keeps_the_entries_of_cases_that_were_not_measured_well(
     outcome.line(f"1 inconclusive, whose entries stay as they were: {SYNTHETIC}")
     after = load(shell.path("main"))
     assert after[SYNTHETIC] == before[SYNTHETIC] and after[GENERATED] != before[GENERATED]
-    # Where it has no entry, none can become slower little by little.
+    # Without an entry a case cannot become slower little by little.
     shell("promote", journal.name, "other").assert_code(0).line("2 cases of")
     shell("promote", journal.name, "main", "--accept", "*=as good as it gets").assert_code(0)
     accepted = load(shell.path("main"))
     assert accepted[SYNTHETIC] != before[SYNTHETIC]
-    # What passed needs no acceptance.
+    # A passed case needs no acceptance.
     assert [name for name, one in accepted.items() if one.record.accepted] == [SYNTHETIC]
 
 
-def test_promote_leaves_out_what_no_gate_could_judge_by(shell: Shell) -> None:
-    """An entry of disturbed processes would leave each later run open, and so stay for ever."""
+def test_promote_skips_cases_that_no_gate_could_judge(shell: Shell) -> None:
+    """With an entry of disturbed processes every later run would stay open."""
     report = shell.folder / "report.json"
     others = {"record.processes.0.lost": 0.5, "record.processes.0.clean": False}
     disturbed = changed(entry("a", slower=2), others)
@@ -191,22 +191,22 @@ def test_promote_leaves_out_what_no_gate_could_judge_by(shell: Shell) -> None:
     assert load(shell.path("main")) == {B: entry("b")}
     shell("promote", "./report.json", "main", "--accept=*=no quieter machine").assert_code(0)
     assert load(shell.path("main"))[A] == disturbed
-    # A run of which nothing is promoted has failed.
+    # A run fails if none of its cases is promoted.
     write(report, document(disturbed))
     shell("promote", "./report.json", "another").assert_code(1)
     assert not shell.path("another").exists()
-    # What a clean run finds replaces it, although compared with it nothing is known.
+    # A clean run replaces it, although a comparison with it decides nothing.
     facts = RunFacts(outcomes={A: "passed"}, verdicts={A: Verdict("inconclusive")}, exit_code=0)
     write(report, Document.of(document(), [entry("a")], [facts]))
     shell("promote", "./report.json", "main").assert_code(0)
     assert load(shell.path("main"))[A] == entry("a")
 
 
-def test_the_entries_of_missing_cases_stay(shell: Shell, before: Dict[str, Benchmark]) -> None:
+def test_entries_of_missing_cases_stay(shell: Shell, before: Dict[str, Benchmark]) -> None:
     bench = shell.folder / "bench_fake.py"
     bench.write_text(bench.read_text().replace('"beta"', '"renamed"'))
     words = ["-k", "renamed", "--budget=0.3", "--baseline=main", "--gate=5%"]
-    # All are new: the gate says 6, which is less than that two are missing.
+    # All are new, which is exit code 6; the two missing cases are worse.
     shell.project.run(*words).assert_code(1)
     journal = shell.project.journals()[-1].name
     for accept in ([], ["--accept=*=whatever it is"]):
@@ -221,12 +221,12 @@ def test_the_entries_of_missing_cases_stay(shell: Shell, before: Dict[str, Bench
     [
         "nothing\n",
         '{"type": "run", "format": 99}\n',
-        '{"type": "run", "format": 1}\n',  # which measured no case
+        '{"type": "run", "format": 1}\n',  # a run without measured cases
         '{"type": "run", "format": 1}\n'
         '{"type": "case", "benchmark": {"fullname": "x", "extra_info": {}}}\n',
     ],
 )
-def test_what_is_no_run_is_one_message(shell: Shell, content: Any) -> None:
+def test_a_file_that_is_not_a_run_is_one_message(shell: Shell, content: Any) -> None:
     (shell.folder / "run.jsonl").write_text(content)
     outcome = shell("promote", "./run.jsonl", "main").assert_code(4)
     assert len(outcome.lines) == 1 and "run.jsonl" in outcome.text

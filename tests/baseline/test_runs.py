@@ -1,4 +1,4 @@
-"""Shards become one report that says what each of them said: verdicts, failures, what is gone."""
+"""Joins shards into one report with their verdicts, failures and missing cases."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ipubench.plugins.report.__main__ import main as report_command
 from tests.support.baselines import Shell
 from tests.support.harness import Outcome, Project, run_here
 
-pytest.importorskip("plotly", reason="pip install plotly")
+pytest.importorskip("jinja2", reason="pip install jinja2")
 
 BETA = "bench_fake.py::bench_fake[beta-{}]"
 ALPHA = "bench_fake.py::bench_fake[alpha-bs8-synthetic]"
@@ -34,7 +34,7 @@ def report_of(project: Project, *words: str) -> Outcome:
 
 
 def shard(project: Project, name: str, *words: str, **env: str) -> Outcome:
-    """Run some cases as a shard does, with its journal beside its report."""
+    """Run some cases as a shard does, with its journal next to its report."""
     folder = f"shards/{name}"
     return project.run(*words, f"--report={folder}", f"--results-dir={folder}", env=env)
 
@@ -52,7 +52,7 @@ def reasons(folder: Path) -> Dict[str, str]:
 
 
 def break_case(project: Project, name: str, how: str) -> None:
-    """Make the case of this name do something else before it measures."""
+    """Make the case with this name run other code before it measures."""
     bench = project.folder / "bench_fake.py"
     text = bench.read_text()
     marked = '    if config.trouble == "error":\n'
@@ -73,15 +73,15 @@ def baselines(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def judged(stored: Project) -> Project:
-    """Return a project with a baseline, and a policy that allows alpha as much as it wants."""
+    """Return a project with a baseline and a policy that lets alpha slow down without limit."""
     policy = 'default: {throughput: 5%}\ncases:\n  "*alpha*": {throughput: 90%}\n'
     (stored.folder / "gate.yml").write_text(policy)
     return stored
 
 
 @pytest.mark.entry_point
-def test_the_joined_report_shows_the_shards_own_verdicts_and_failures(judged: Project) -> None:
-    """Slower by 30 %: alpha may be by its policy, beta may not; one case fails, one was new."""
+def test_the_joined_report_has_each_shards_verdicts_and_failures(judged: Project) -> None:
+    """All are 30 % slower, which the policy allows for alpha only. One case fails, one is new."""
     shard(judged, "alpha", "-k", "bs8", "--baseline=main", **SLOWER).assert_code(0)
     break_case(judged, "beta-generated", 'raise CaseError("the fake is broken; mend it")')
     shard(judged, "beta", "-k", "beta", "--baseline=main", **SLOWER).assert_code(1)
@@ -99,28 +99,28 @@ def test_the_joined_report_shows_the_shards_own_verdicts_and_failures(judged: Pr
     assert summary.startswith("**🔴 4 cases: 1 regressed, 1 failed, 2 pass, against ")
     assert "gate.yml" in summary.splitlines()[0] and "is broken; mend it" in summary
     assert "is broken; mend it" in (report / "report.html").read_text()
-    # The joined report is a run like any other: from its document comes the same report.
+    # The joined report is a run like any other: its document gives the same report.
     again = report_of(judged, "report", "--out=again").assert_code(1)
     again.line("1 regressed, 1 failed of 4 cases")
     assert verdicts(judged.folder / "again") == verdicts(report)
 
 
-def test_a_crash_of_an_unjudged_shard_is_not_lost(project: Project) -> None:
+def test_a_crash_of_an_unjudged_shard_is_kept(project: Project) -> None:
     break_case(project, "beta-generated", "raise RuntimeError('an unforeseen error')")
     shard(project, "one", "-k", "beta").assert_code(1)
     shard(project, "two", "-k", "bs8-synthetic").assert_code(0)
     inputs = ["shards/one/baseline.json", "shards/two/baseline.json"]
     report_of(project, *inputs, "--out=report").assert_code(1).line("1 failed of 3 cases")
     assert "an unforeseen error" in reasons(project.folder / "report")[GENERATED]
-    # Baselines know nothing of runs.
+    # A baseline does not contain runs.
     promoted = Shell(project)("promote", "report", "main").assert_code(1)
     promoted.line(f"1 failed, whose entries stay as they were: {GENERATED}")
     assert project.baseline()["ipubench"] == {"format": 2}
     assert len(project.baseline()["benchmarks"]) == 2
 
 
-def test_a_shard_that_was_killed_names_the_cases_that_it_never_ran(project: Project) -> None:
-    """The process is gone in its second case: no report, but its journal."""
+def test_a_killed_shard_names_the_cases_that_it_never_ran(project: Project) -> None:
+    """The process dies in its second case and leaves a journal, but no report."""
     break_case(project, "beta-generated", "os.kill(os.getpid(), signal.SIGKILL)")
     shard(project, "one", "-k", "beta or bs8-synthetic")
     assert not (project.folder / "shards" / "one" / "baseline.json").exists()
@@ -133,16 +133,14 @@ def test_a_shard_that_was_killed_names_the_cases_that_it_never_ran(project: Proj
 
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with what two shards left."""
+    """A folder with the results of two shards."""
     measured = Project(tmp_path_factory.mktemp("measured"))
     shard(measured, "one", "-k", "beta").assert_code(0)
     shard(measured, "two", "-k", "bs8-synthetic").assert_code(0)
     return measured.folder / "shards"
 
 
-def test_a_shard_that_cannot_be_read_is_a_part_of_the_report(
-    project: Project, shards: Path
-) -> None:
+def test_an_unreadable_shard_is_part_of_the_report(project: Project, shards: Path) -> None:
     shutil.copytree(shards, project.folder / "shards")
     whole = project.folder / "shards" / "two" / "baseline.json"
     (project.folder / "shards" / "cut.json").write_text(whole.read_text()[:1000])
@@ -153,22 +151,22 @@ def test_a_shard_that_cannot_be_read_is_a_part_of_the_report(
         outcome.line(path)
     summary = (project.folder / "report" / "summary.md").read_text()
     assert "🔴 2 cases: 2 measured; 3 of 4 runs did not end well" in summary
-    # The joined document remembers it.
+    # The joined document keeps it.
     report_of(project, "report", "--out=again").assert_code(4).line(broken[0])
-    # One that stands alone leaves nothing to show.
+    # If it is the only shard, there is nothing to show.
     report_of(project, broken[0], "--out=alone").assert_code(4)
     assert not (project.folder / "alone" / "summary.md").exists()
 
 
-def test_a_retried_shard_is_as_its_last_run_says(project: Project) -> None:
-    """The journals of both attempts lie in the shard's folder."""
+def test_a_retried_shard_counts_with_its_last_run(project: Project) -> None:
+    """The shard's folder has the journals of both attempts."""
     source = (project.folder / "bench_fake.py").read_text()
     break_case(project, "beta-generated", 'raise CaseError("not yet")')
     shard(project, "one", "-k", "beta").assert_code(1)
     (project.folder / "bench_fake.py").write_text(source)
     shard(project, "one", "-k", "beta").assert_code(0)
     report_of(project, "shards/one", "--out=report").assert_code(0).line("2 cases measured")
-    # Two shards that disagree are no retry: what one of them found wrong stays wrong.
+    # Two shards that disagree are not a retry: a failure in either one stays.
     break_case(project, "beta-generated", 'raise CaseError("not there")')
     shard(project, "other", "-k", "beta").assert_code(1)
     for order in (["shards/one", "shards/other"], ["shards/other", "shards/one"]):
@@ -176,7 +174,7 @@ def test_a_retried_shard_is_as_its_last_run_says(project: Project) -> None:
         outcome.line("1 failed of 2 cases")
 
 
-def test_a_later_comparison_calls_no_case_missing_that_failed_or_was_not_selected(
+def test_a_later_comparison_does_not_list_failed_or_unselected_cases_as_missing(
     judged: Project,
 ) -> None:
     break_case(judged, "beta-generated", 'raise CaseError("the fake is broken; mend it")')
@@ -192,14 +190,14 @@ def test_a_later_comparison_calls_no_case_missing_that_failed_or_was_not_selecte
     assert kinds.pop("alpha-bs8-synthetic") in ("pass", "inconclusive")  # of one process
     assert list(kinds.values()) == ["failed", "missing"]
     assert "not selected" in (judged.folder / "report" / "summary.md").read_text()
-    # A run in which nothing is wrong passes, however little of the baseline it was about. A
-    # baseline has a name here, too, whatever it looks like.
+    # A run without failures passes, however little of the baseline it covers. A baseline has a name
+    # even if it looks like a path.
     (judged.folder / "baselines" / "main.json").rename(judged.folder / "baselines" / "v1.2.json")
     (judged.folder / "v1.2").mkdir()
     named = ["shards/two", "--baseline=v1.2", "--out=report"]
     outcome = report_of(judged, *named).assert_code(0)
     outcome.line("3 cases of the baseline were not selected")
-    # A killed run says what it did not come to.
+    # A killed run lists the cases that it did not reach.
     (journal,) = (judged.folder / "shards" / "two").glob("run-*.jsonl")
     lines = journal.read_text().splitlines(True)
     killed = [line for line in lines if json.loads(line)["type"] in ("run", "selected", "case")]
@@ -221,7 +219,7 @@ def facts(**values: Any) -> RunFacts:
     return RunFacts(**{"exit_code": 0, "started": 1.0, **values})
 
 
-def test_a_later_run_replaces_what_it_measured_again() -> None:
+def test_a_later_run_replaces_repeated_measurements() -> None:
     both = ["a", "b"]
     first = facts(selected=both, outcomes={"a": "failed", "b": "failed"}, exit_code=1)
     second = facts(selected=["b"], outcomes={"b": "passed"}, started=2.0)
@@ -229,7 +227,7 @@ def test_a_later_run_replaces_what_it_measured_again() -> None:
     assert (left.selected, left.outcomes, newer) == (["a"], {"a": "failed"}, second)
     third = facts(selected=both, outcomes={"a": "passed", "b": "passed"}, started=3.0)
     assert superseded([first, second, third]) == [third]
-    # A case that a retry did not reach ended in the run before.
+    # A case that the retry did not reach counts with the earlier run.
     for outcome, kind in (("failed", "failed"), ("passed", "measured")):
         whole = facts(selected=both, outcomes={"a": "failed", "b": outcome})
         unfinished = facts(selected=both, outcomes={"a": "passed"}, started=3.0, exit_code=2)
@@ -238,7 +236,7 @@ def test_a_later_run_replaces_what_it_measured_again() -> None:
             "a": "measured",
             "b": kind,
         }
-    # Of two that say the same, the later one has the figures that a report shows.
+    # If both agree, the report shows the later one's figures.
     passed = [facts(verdicts={"a": Verdict("pass")}, started=start) for start in (1.0, 2.0)]
     assert worst_run(passed)["a"] is passed[1]
 
@@ -259,7 +257,7 @@ def test_a_later_run_replaces_what_it_measured_again() -> None:
         (lost("shard", "it is gone"), 4, "did not end well"),
     ],
 )
-def test_what_a_run_says_of_itself_decides_the_exit_code(
+def test_the_recorded_outcome_of_a_run_decides_the_exit_code(
     run: RunFacts, code: int, words: str
 ) -> None:
     report = Report.of(Document(benchmarks=()), [run])
@@ -282,7 +280,7 @@ def test_what_a_run_says_of_itself_decides_the_exit_code(
         (None, "missing", "missing"),
     ],
 )
-def test_how_a_case_ended_is_its_verdict_unless_its_test_failed_for_another_reason(
+def test_a_case_ends_with_its_verdict_unless_its_test_failed_for_another_reason(
     outcome: Optional[str], verdict: Optional[str], kind: str
 ) -> None:
     run = facts(
@@ -294,7 +292,7 @@ def test_how_a_case_ended_is_its_verdict_unless_its_test_failed_for_another_reas
     assert worst_run([run]) == {"a": run}
 
 
-def test_a_run_that_is_read_twice_is_one(shards: Path) -> None:
+def test_a_run_that_is_read_twice_counts_once(shards: Path) -> None:
     one = read_run(shards / "one" / "baseline.json")
     whole = joined([one, one])
     assert len(whole.runs) == 1 and len(whole.benchmarks) == 2

@@ -1,4 +1,4 @@
-"""The history as web pages: what they hold, what they escape, and how they look in a browser."""
+"""The history as web pages: content, escaping, and layout in a browser."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.browser import Tab, chromium
 from tests.support.harness import Project
 from tests.support.stored import changed
 
-# It runs the suite, though no test of it has a project of its own.
+# It runs the suite, although none of its tests uses a project fixture.
 pytestmark = pytest.mark.suite
 
 NASTY = "<img src=x onerror=alert(1)>"
@@ -31,8 +31,8 @@ REASON = "accepted because </td> & 'so'"
 
 @pytest.fixture(scope="module", autouse=True)
 def needs_the_report() -> None:
-    """Skip without them; what they import takes seconds, of those who run these tests alone."""
-    for name in ("plotly", "ruptures"):
+    """Skip without the report's packages. Importing them here delays only these tests."""
+    for name in ("jinja2", "ruptures"):
         pytest.importorskip(name, reason=f"pip install 'ipubench[report]' brings {name}")
 
 
@@ -40,7 +40,7 @@ def needs_the_report() -> None:
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     """Twelve runs of three cases on two machines; one case became 10% slower on both.
 
-    On the first machine a run earlier.
+    On the first machine it happened one run earlier.
     """
     project = Project(tmp_path_factory.mktemp("kept"))
     generator = random.Random(7)
@@ -73,7 +73,7 @@ def site(kept: Shell) -> Path:
 def test_the_front_page_lists_every_trend_and_what_changed(site: Path) -> None:
     text = (site / "index.html").read_text(encoding="utf-8")
     assert text.count("<tr data-row=") == 6
-    assert text.count('<span class="moment">') == 2  # the change of one case on two machines
+    assert text.count('<span class="moment">') == 2  # one case's change on two machines
     (change, _) = re.findall(r'<b class="kind slower">(.*?)</b>', text)
     assert -0.12 < float(change.rstrip("%")) / 100 < -0.06
     newest_first = re.findall(r'href="https://example.org/p/commit/(.*?)"', text)
@@ -82,7 +82,7 @@ def test_the_front_page_lists_every_trend_and_what_changed(site: Path) -> None:
     for fact, value in (("runs", "24"), ("newest run", "2026-02-12 00:01 UTC")):
         assert f"<dt>{fact}</dt><dd>{value}</dd>" in text
     assert text.count(">0000006 2026-02-07 00:00</td>") == 1
-    # The level is the last one.
+    # The level shown is the last one.
     level = '>{}</a>.*?<td data-value="(.*?)"'
     now, whole = (re.findall(level.format(name), text, re.DOTALL)[-2:] for name in "ab")
     assert all(float(a) < 0.95 * float(b) for a, b in zip(now, whole))
@@ -90,7 +90,7 @@ def test_the_front_page_lists_every_trend_and_what_changed(site: Path) -> None:
         assert (site / name).is_file()
 
 
-def test_a_cases_page_has_its_runs_on_each_machine_and_what_was_decided(site: Path) -> None:
+def test_a_case_page_has_its_runs_on_each_machine_and_their_verdicts(site: Path) -> None:
     text = (site / file_of(A)).read_text(encoding="utf-8")
     assert text.count('<section class="trend"') == 2
     assert text.count("<tr><td>2026-02-") == 24
@@ -99,7 +99,24 @@ def test_a_cases_page_has_its_runs_on_each_machine_and_what_was_decided(site: Pa
     assert text.count("accepted: accepted because &lt;/td&gt; &amp; &#39;so&#39;") == 2
 
 
-def test_runs_in_another_unit_are_a_trend_of_their_own() -> None:
+def test_times_that_repeat_have_seconds(shell: Shell) -> None:
+    for number, time in enumerate(("2026-01-01T00:00:05Z", "2026-01-01T00:00:45Z")):
+        path = shell.folder / history.FOLDER / "machine" / f"2026010{number + 1}T000000Z-x.json"
+        save(path, document(entry("a", time=time)))
+    save(
+        path.with_name("20260103T000000Z-x.json"), document(entry("a", time="2026-01-02T00:00:00Z"))
+    )
+    shell("site", "pages").assert_code(0)
+    text = (shell.folder / "pages" / file_of(A)).read_text(encoding="utf-8")
+    found = re.findall("<tr><td>(2026[^<]*)", text)
+    assert found == ["2026-01-02 00:00", "2026-01-01 00:00:45", "2026-01-01 00:00:05"]
+    # One case on one machine, of which no level changed, has no column of changes and no filters.
+    front = (shell.folder / "pages" / "index.html").read_text(encoding="utf-8")
+    assert re.findall('<th scope="col" data-key="(.*?)"', front) == ["name", "level", "runs"]
+    assert "<select" not in front and '<a href="index.html#trends">' in text
+
+
+def test_runs_in_another_unit_form_another_trend() -> None:
     runs = [entry(time=f"2026-01-0{day}T00:00:00Z") for day in (1, 2, 3)]
     runs[1] = changed(runs[1], {"record.throughput.unit": "batches/s"})
     found = trends_of(runs)
@@ -107,7 +124,7 @@ def test_runs_in_another_unit_are_a_trend_of_their_own() -> None:
     assert len(set(map(anchor_of, found))) == 2
 
 
-def test_cases_of_one_name_in_two_files_are_told_apart(shell: Shell) -> None:
+def test_cases_with_one_name_in_two_files_are_distinguished(shell: Shell) -> None:
     runs = [entry("a"), entry("a"), entry("b")]
     runs[1] = changed(runs[1], {"fullname": A.replace("bench_x.py", "other.py")})
     save(shell.folder / history.FOLDER / "machine" / "20260201T000000Z-x.json", document(*runs))
@@ -121,7 +138,7 @@ def test_cases_of_one_name_in_two_files_are_told_apart(shell: Shell) -> None:
     assert "<p>other.py::bench_x</p>" in page
 
 
-def test_no_name_becomes_markup(site: Path) -> None:
+def test_names_are_escaped(site: Path) -> None:
     for path in site.glob("*.html"):
         assert "<img" not in path.read_text(encoding="utf-8")
 
@@ -136,10 +153,10 @@ def test_without_the_charting_library_the_message_names_the_extra(
     assert not (kept.folder / "none").exists()
 
 
-def test_a_page_without_links_to_commits_names_the_revisions(
+def test_without_commit_links_a_page_names_the_revisions(
     kept: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The front page has as many changes as are worth it, and says how many more there are."""
+    """The front page has the largest changes and counts the rest."""
     monkeypatch.setattr(site_module, "MOST_EVENTS", 1)
     kept("site", "unlinked", "--last=9").assert_code(0)
     front = (kept.folder / "unlinked" / "index.html").read_text(encoding="utf-8")
@@ -157,7 +174,7 @@ def tab() -> Iterator[Tab]:
 
 
 @pytest.mark.slow
-def test_in_a_browser_it_filters_draws_and_fits_a_phone(tab: Tab, site: Path) -> None:
+def test_in_a_browser_it_filters_and_draws_and_fits_a_phone(tab: Tab, site: Path) -> None:
     front = (site / "index.html").as_uri()
     shown = tab.open(f"{front}#kind=slower&machine=cpu/x")
     assert shown.locator("#table tbody tr:visible").count() == 1
@@ -165,11 +182,11 @@ def test_in_a_browser_it_filters_draws_and_fits_a_phone(tab: Tab, site: Path) ->
     wide = "document.documentElement.scrollWidth <= window.innerWidth"
     for width, dark in ((1280, False), (390, True)):
         shown = tab.open((site / file_of(A)).as_uri(), width=width, dark=dark)
-        assert shown.locator(".trend .points path.point").count() == 2 * (12 + 1)
-        assert shown.locator(".trend .errorbars path.yerror").count() == 24
+        assert shown.locator(".trend .trace .point").count() == 2 * (12 + 1)
+        assert shown.locator(".trend .trace .interval").count() == 24
         plot = "document.querySelector('.trend .plot')"
-        levels, _, marked = shown.evaluate(f"{plot}.data.map(trace => [trace.x, trace.y])")
-        (step,) = shown.evaluate(f"{plot}.layout.annotations.map(one => one.text)")
+        levels, _, marked = shown.evaluate(f"{plot}.chart.traces.map(trace => [trace.x, trace.y])")
+        (step,) = shown.evaluate(f"{plot}.chart.marks.map(one => one.text)")
         before, _, _, after, _, _ = levels[1]
         assert levels[0] == [-0.4, 6.4, None, 6.6, 11.4, None]
         change = (site / file_of(A)).read_text().split('<span class="kind slower">')[1]
@@ -179,7 +196,7 @@ def test_in_a_browser_it_filters_draws_and_fits_a_phone(tab: Tab, site: Path) ->
         assert shown.evaluate(wide)
     shown = tab.open(front, width=390)
     assert shown.evaluate(wide)
-    # The level can be read on a phone without scrolling.
-    level = "document.querySelector('#table tbody tr').cells[1].getBoundingClientRect().right"
-    assert shown.evaluate(level) <= 390
+    # A phone has all figures of a row.
+    right = "every => Math.max(...every.map(e => e.getBoundingClientRect().right))"
+    assert shown.locator("#table tr:first-child td").evaluate_all(right) <= 390
     assert tab.complaints == []

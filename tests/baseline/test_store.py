@@ -1,4 +1,4 @@
-"""Stored baselines: written whole, and changed by one process at a time."""
+"""Storing baselines: atomic writes, one writer at a time."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def test_a_name_is_a_file_in_baselines_and_a_slash_makes_it_a_path() -> None:
     assert baseline_path("./main.json", root) == Path("main.json")
 
 
-def test_what_was_saved_is_loaded(path: Path) -> None:
+def test_a_saved_baseline_is_loaded(path: Path) -> None:
     assert load(path) == {A: entry()}
     assert json.loads(path.read_text())["ipubench"] == {"format": 2}
 
 
-def test_a_file_as_editors_of_windows_leave_it_is_loaded(path: Path) -> None:
+def test_a_file_saved_by_a_windows_editor_is_loaded(path: Path) -> None:
     path.write_text(path.read_text().replace("\n", "\r\n"), encoding="utf-8-sig")
     assert load(path) == {A: entry()}
 
 
-def test_a_benchmark_without_processes_stands_for_itself(path: Path) -> None:
+def test_a_benchmark_without_processes_counts_as_one_process(path: Path) -> None:
     (kept,) = entry("b").record.processes
     save(path, document(changed(entry("b"), {"record.processes": ()})))
     assert load(path)[B].record.processes == [kept]
@@ -55,7 +55,7 @@ def test_a_failed_save_keeps_the_old_file(path: Path) -> None:
     assert {file.name for file in path.parent.iterdir()} <= {"main.json", ".main.json.lock"}
 
 
-def test_a_number_that_json_has_not_becomes_null(path: Path) -> None:
+def test_a_non_finite_number_becomes_null(path: Path) -> None:
     counters = {"loss": math.nan, "losses": (math.inf, 1.0)}
     strange = changed(entry(), {"record.counters": counters})
     save(path, document(strange))
@@ -66,7 +66,7 @@ def test_a_number_that_json_has_not_becomes_null(path: Path) -> None:
 @pytest.mark.parametrize(
     "name", [".", "/", "~nobody2/main.json", f"./{300 * 'x'}", "file/main.json"]
 )
-def test_a_path_that_cannot_be_written_is_one_message(
+def test_an_unwritable_path_is_one_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -75,7 +75,7 @@ def test_a_path_that_cannot_be_written_is_one_message(
         save(baseline_path(name if "/" in name else f"./{name}", Path()), document(entry()))
 
 
-def test_saving_replaces_what_this_machine_had_of_the_cases_that_were_measured(path: Path) -> None:
+def test_saving_replaces_this_machines_entries_of_the_measured_cases(path: Path) -> None:
     save(path, document(entry("b")))
     save(path, document(entry(machine="cpu/y")))
     save(path, document(entry(config_hash="changed", slower=2)))
@@ -87,15 +87,13 @@ def test_saving_replaces_what_this_machine_had_of_the_cases_that_were_measured(p
     assert path.read_text() == "{" != before
 
 
-def test_a_file_that_another_process_holds_is_one_message(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_locked_file_is_one_message(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "LOCK_SECONDS", 0.01)
     with store._locked(path), pytest.raises(BaselineError, match="locked by another process"):
         save(path, document(entry()))
 
 
-def test_a_link_stays_and_the_file_that_it_leads_to_is_changed(path: Path) -> None:
+def test_a_link_stays_and_its_target_is_changed(path: Path) -> None:
     shared = path.parent / "shared" / "main.json"
     shared.parent.mkdir()
     path.rename(shared)
@@ -105,14 +103,14 @@ def test_a_link_stays_and_the_file_that_it_leads_to_is_changed(path: Path) -> No
     assert path.is_symlink() and len(load_all(shared)) == 3
     store.write(path, document(entry("d")))
     assert path.is_symlink() and len(load_all(shared)) == 1
-    # One that leads to no file yet makes it.
+    # A dangling link creates its target.
     shared.unlink()
     save(path, document(entry()))
     assert path.is_symlink() and load(shared) == {A: entry()}
 
 
-def test_processes_that_change_a_file_at_once_lose_nothing(path: Path) -> None:
-    """Two real processes, each reading, changing and writing six times."""
+def test_concurrent_writers_lose_nothing(path: Path) -> None:
+    """Two real processes each read, change and write the file six times."""
     program = (
         "import sys; from pathlib import Path\n"
         "from ipubench.plugins.baseline.store import change, save\n"
@@ -145,8 +143,8 @@ def test_processes_that_change_a_file_at_once_lose_nothing(path: Path) -> None:
     assert len(load(path)) == 1 + 2 * 6
 
 
-def test_what_a_killed_process_left_is_no_baseline(path: Path) -> None:
-    """It is killed while it replaces a file; the half has a name of its own until then."""
+def test_a_killed_writer_leaves_the_old_baseline(path: Path) -> None:
+    """It dies while it replaces the file; until then the new content has another name."""
     program = (
         "import os, sys; from pathlib import Path\n"
         "from ipubench.plugins.baseline.store import save\n"

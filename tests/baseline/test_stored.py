@@ -1,4 +1,4 @@
-"""What runs once wrote, in tests/stored, is still read: a journal, a baseline, a history."""
+"""Files in tests/stored from earlier runs can still be read: a journal, a baseline, a history."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.harness import Project
 ALPHA = "bench_fake.py::bench_fake[alpha-bs8-synthetic-noise0.05]"
 BETA = "bench_fake.py::bench_fake[beta-synthetic-noise0.05]"
 JOURNAL = STORED / "run-20261127T162857-1811.jsonl"
-# Of the run that wrote the journal: --resume looks for one with the same command line.
+# The journal's command line: --resume looks for a run with the same one.
 SELECTION = ("-k", "alpha-bs8-synthetic or beta", "--set=noise=0.05", "--budget=1")
 WORDS = (*SELECTION, "--baseline-save=main", "--processes=2")
 
@@ -78,8 +78,8 @@ def test_a_history(shell: Shell) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_from_a_journal(project: Project) -> None:
-    """Results of this machine's versions count; of others' they are measured anew."""
+def test_a_run_resumes_from_a_journal(project: Project) -> None:
+    """Results with this machine's versions count; the others are measured again."""
     (project.folder / "results").mkdir()
     shutil.copy(JOURNAL, project.folder / "results")
     outcome = project.run(*WORDS, "--resume").assert_code(0)

@@ -20,7 +20,7 @@ from tests.support.tries import tries
 MANY = "a:\n  cmd: x\n  parameters:\n" + "".join(f"    p{n}: '1,2'\n" for n in range(20))
 ALIASES = "a: &a {" + ", ".join(f"k{n}: 1" for n in range(500)) + "}\n"
 
-# A text, the line of the message (0: the file as a whole), and what the message names.
+# A text, the line of its message (0: the whole file), and a part of the message.
 # fmt: off
 MALFORMED = [
     ("", 0, "is empty"),
@@ -37,7 +37,7 @@ MALFORMED = [
     pytest.param(ALIASES + "b: {<<: [" + "*a," * 5_000 + "]}\n", 2, "200,000 names", id="merges"),
     ("common_options: {}\n", 0, "'options'"),
     ("a:\n  data: {}\n", 1, "no cmd"),
-    ("a: &a {timeout: 5}\nb:\n  cmd: x\n", 1, "no cmd"),  # which nothing merges
+    ("a: &a {timeout: 5}\nb:\n  cmd: x\n", 1, "no cmd"),  # an anchor that nothing merges
     ("a: {cmd: x, notebook: y}\n", 1, "both cmd and notebook"),
     ("a:\n  cmd: x\n  timout: 5\n", 3, "timeout"),
     ("a: {cmd: ' '}\n", 1, "cmd"),
@@ -64,7 +64,7 @@ MALFORMED = [
     ("a: {cmd: x, data: {t: {regexp: a, skip: -1}}}\n", 1, "skip"),
     ("a: {cmd: x, data: {t: {regexp: a, reduction_type: meen}}}\n", 1, "mean"),
     ("a: {cmd: x, data: {case: {regexp: a}}}\n", 1, "'case'"),
-    ("a: {cmd: x, derived: {d: {expr: t + 1}}}\n", 1, "t is no metric"),
+    ("a: {cmd: x, derived: {d: {expr: t + 1}}}\n", 1, "t is not a metric"),
     ("a: {cmd: x, derived: {d: {expr: e}, e: {expr: d}}}\n", 1, "depends on itself"),
     ("a: {cmd: x, parameters: {b: '1,two'}, derived: {d: {expr: b * 2}}}\n", 1, "'two'"),
     ("a: {cmd: x, output: [throughput]}\n", 1, "output"),
@@ -91,7 +91,7 @@ def test_a_malformed_file_is_one_message_with_its_line(
     assert str(error.value).startswith(where) and named in str(error.value)
 
 
-def test_a_file_that_is_no_text_or_too_large_or_no_file(tmp_path: Path) -> None:
+def test_a_binary_or_oversized_or_missing_file(tmp_path: Path) -> None:
     path = tmp_path / "spec.yml"
     for content, problem in (
         (b"a: 1\nb: \xff\n", "line 2: this is not UTF-8"),
@@ -113,7 +113,7 @@ def test_a_file_that_is_no_text_or_too_large_or_no_file(tmp_path: Path) -> None:
 @example("a: 2001-99-99")
 @example("%YAML 99999999999999999999.1\n---\na: 1")
 @example('a: "\\Uffffffff"')
-def test_no_text_makes_the_reader_fail_otherwise(text: str) -> None:
+def test_any_text_is_read_or_refused(text: str) -> None:
     try:
         assert isinstance(parse(text, "spec.yml"), Value)
     except YamlError as error:
@@ -136,7 +136,7 @@ YAML_VALUES = st.recursive(
 
 @tries(300)
 @given(st.dictionaries(st.sampled_from(KEYS), YAML_VALUES, max_size=4), st.booleans())
-def test_no_values_make_an_entry_fail_otherwise(keys: Dict[str, str], command: bool) -> None:
+def test_any_values_make_an_entry_or_are_refused(keys: Dict[str, str], command: bool) -> None:
     keys = {**keys, **({"cmd": "python3 x.py"} if command else {})}
     text = "entry:\n" + "".join(f"  {key}: {value}\n" for key, value in keys.items())
     try:
@@ -146,7 +146,7 @@ def test_no_values_make_an_entry_fail_otherwise(keys: Dict[str, str], command: b
         assert str(error).startswith("spec.yml, line ")
 
 
-# Of floats only, as ours is: Python's whole numbers would not end.
+# Floats only, as in the product: Python's integers would grow without end.
 NUMBERS = st.one_of(st.integers(0, 1000).map(float), st.floats(0, 1e6)).map(repr)
 ARITHMETIC = st.recursive(
     st.one_of(NUMBERS, st.sampled_from(["rate", "size"])),
@@ -168,7 +168,7 @@ def test_arithmetic_is_pythons(text: str) -> None:
     values = {"rate": 90.5, "size": 16.0}
     try:
         wanted: Any = eval(text, {"__builtins__": {}, "abs": abs, "max": max}, values)  # noqa: S307  Python's own answer, to compare with
-    # The last where a root of a negative number is compared or divided.
+    # The last case compares or divides the root of a negative number.
     except (ZeroDivisionError, OverflowError, TypeError):
         wanted = math.nan
     try:
@@ -190,7 +190,7 @@ def test_arithmetic_is_pythons(text: str) -> None:
 @example("(lambda: 1)()")
 @example("(-8) ** 0.5 % 2")
 @example("x" * 501)
-def test_no_text_makes_an_expression_fail_otherwise(text: str) -> None:
+def test_any_text_is_an_expression_or_refused(text: str) -> None:
     try:
         value = Expression(text).value({"a": 2.0, "b": 3.0})
     except ValueError:
@@ -198,7 +198,7 @@ def test_no_text_makes_an_expression_fail_otherwise(text: str) -> None:
     assert math.isfinite(value)
 
 
-def test_an_expression_has_functions_and_braces_and_no_more() -> None:
+def test_an_expression_allows_functions_and_braces_only() -> None:
     assert Expression("round(rate / 3, 2) + int(2.9) + min(1, 2)").value({"rate": 10.0}) == 6.33
     assert Expression("{a} * 2 - float({b})").value({"a": 3.0, "b": 1.0}) == 5.0
     assert Expression("{a} / {b}").names == {"a", "b"}
@@ -206,5 +206,5 @@ def test_an_expression_has_functions_and_braces_and_no_more() -> None:
         *("min(1)", "abs()", "sqrt(4)", "abs(x=1)", "open('x')", "rate.real", "rate and 1"),
         *("{a}{b}", "{2}", "{a * 2}", "{{a}}", "{}", "'{a}'", '__import__("os")', "[1][0]"),
     ):
-        with pytest.raises(ValueError, match="holds numbers, names|is no expression"):
+        with pytest.raises(ValueError, match="may have numbers, names|is not an expression"):
             Expression(text)

@@ -1,4 +1,4 @@
-"""Every form of a benchmarks.yml that the original runner and Graphcore's examples have.
+"""Every form of a benchmarks.yml that the original runner and Graphcore's examples use.
 
 The forms are in tests/stored/specs.
 """
@@ -17,7 +17,7 @@ from ipubench.fixtures.case.yaml_reader import parse
 from ipubench.fixtures.machine.process import ServerProcess
 from ipubench.plugins.benchmarks_yml import template
 from ipubench.plugins.benchmarks_yml.cases import SpecConfig, Wanted, cases_of, unknown_option
-from ipubench.plugins.benchmarks_yml.command import Ran, words_of
+from ipubench.plugins.benchmarks_yml.command import Ran, arguments_of
 from ipubench.plugins.benchmarks_yml.entry import Entry
 from ipubench.plugins.benchmarks_yml.metrics import Metric, MetricError, search, seconds_of
 from ipubench.plugins.benchmarks_yml.reader import entries_of, read_entries
@@ -44,17 +44,17 @@ def config(name: str, number: int = 0, **assignments: List[str]) -> SpecConfig:
 
 
 def results(entry: Entry, output: str, folder: Path, *words: str) -> CommandResults:
-    """Return what an entry makes of what its command prints."""
+    """Return the results of an entry whose command prints this output."""
     stdout, stderr = folder / "stdout", folder / "stderr"
     stdout.write_text(output, encoding="utf-8")
     stderr.touch()
     (case,) = cases_of(entry, Wanted({}, "cpu"))
     assert isinstance(case.config, SpecConfig)
-    ran = Ran(list(words) or template.words(entry.command, {}), stdout, stderr, 60.0, 1)
+    ran = Ran(list(words) or template.split(entry.command, {}), stdout, stderr, 60.0, 1)
     return results_of(entry, case.config, ran)
 
 
-def test_shared_blocks_are_no_entries_and_merge_keys_give_what_they_hold() -> None:
+def test_shared_blocks_are_not_entries_and_merge_keys_copy_them() -> None:
     assert [(name, one.data) for name, one in FORMS.items()] == [
         ("train_real_pod16", "real"),
         ("infer_gen_pod4", "generated"),
@@ -66,7 +66,7 @@ def test_shared_blocks_are_no_entries_and_merge_keys_give_what_they_hold() -> No
         ("declared_otherwise", "synthetic"),
         ("measured_gen", "real"),
     ]
-    # A block that entries merge is shared whatever its name.
+    # A block that entries merge is shared, whatever its name.
     assert list(PUBLISHED) == [
         *("bert_infer_gen_pod4", "vae_train_synth_pod4", "detection_infer_gen_pod4"),
     ]
@@ -77,7 +77,7 @@ def test_shared_blocks_are_no_entries_and_merge_keys_give_what_they_hold() -> No
     ]
     assert train.output == (("samples/sec", "throughput"), ("loss", "loss"))
     assert train.unused == ("requirements_path", "required_apt_packages_path", "pre_run_commands")
-    # A mapping's own key wins over a merged one; several << of one mapping all count.
+    # A mapping's own key overrides a merged one; several << in one mapping all apply.
     assert FORMS["infer_rows_synth"].environment == {"RETRIES": "4"}
     assert FORMS["infer_gen_pod4"].environment["RETRIES"] == "3"
     assert [name for name, one in FORMS.items() if one.converges] == ["train_conv_synth"]
@@ -89,7 +89,7 @@ def test_shared_blocks_are_no_entries_and_merge_keys_give_what_they_hold() -> No
 
 
 def test_parameters_make_variants() -> None:
-    """The first name of a mapping changes fastest; a list has a variant for each row."""
+    """The first name of a mapping changes fastest; a list has one variant per row."""
     assert [case.id for case in cases("infer_gen_pod4")] == [
         "infer_gen_pod4_batchsize_1_request_type_SYNC",
         "infer_gen_pod4_batchsize_32_request_type_SYNC",
@@ -98,7 +98,7 @@ def test_parameters_make_variants() -> None:
     ]
     first, second = (case.id for case in cases("infer_rows_synth"))
     assert first == "infer_rows_synth_batchsize_1_model_resnet18"
-    # A blank is no part of an identifier; the digest keeps names apart that differ only there.
+    # Identifiers have no blanks; the digest distinguishes names that differ only in blanks.
     assert second.startswith("infer_rows_synth_batchsize_16_model_resnet_50.")
     unlike = ["a b", "a?b", "a_b", "..", ".", "", "../../etc", "x" * 300, "x" * 299 + "y"]
     names = [safe_name(text) for text in unlike]
@@ -119,11 +119,11 @@ def test_set_replaces_a_parameter_and_other_options() -> None:
     (refused,) = cases("train_real_pod16", steps=["3"])
     assert refused.error.startswith("--steps: ")
     (refused, *_) = cases("infer_gen_pod4", batchsize=["big"])
-    assert "'big', which is no number" in refused.error
+    assert "'big', which is not a number" in refused.error
 
 
-def test_what_is_described_of_commands_is_what_set_takes() -> None:
-    """A parameter that is called as what other options choose, such as the mode, is none."""
+def test_the_described_parameters_of_commands_are_those_that_set_takes() -> None:
+    """A parameter named like another option's choice, such as the mode, is not one."""
     text = "a: {cmd: x, parameters: {size: 1, mode: fast, name: x, synthetic-data: 1}}"
     (entry,) = entries_of(parse(text, "f"), "f", Path())
     (case,) = cases_of(entry, Wanted({}, "cpu"))
@@ -135,25 +135,25 @@ def test_what_is_described_of_commands_is_what_set_takes() -> None:
     assert unknown_option("other", configs).endswith(", ".join(names))
 
 
-def test_a_command_is_words_without_a_shell() -> None:
+def test_a_command_is_split_without_a_shell() -> None:
     known = {"DATASETS_DIR": "/data/x", "HOME": "/home/me"}
-    assert " ".join(words_of(config("train_real_pod16"), known)) == (
+    assert " ".join(arguments_of(config("train_real_pod16"), known)) == (
         "mpirun --tag-output --np 4 --allow-run-as-root python3 train.py "
         "--data-dir /data/x/imagenet-data --epochs 1"
     )
-    kept = words_of(config("train_real_pod16", allow_wandb=["true"]), known)
+    kept = arguments_of(config("train_real_pod16", allow_wandb=["true"]), known)
     assert kept[-6:] == ["--wandb", "--wandb-project", "name", "--wandb-tags=one", "--epochs", "1"]
-    only = words_of(config("train_real_pod16", compile_only=["yes"]), known)
+    only = arguments_of(config("train_real_pod16", compile_only=["yes"]), known)
     assert only[-1] == "--compile-only"
-    # A line ends with a backslash, as in a shell script.
-    gen = words_of(config("infer_gen_pod4", 3), known)
+    # As in a shell script, a backslash continues a line.
+    gen = arguments_of(config("infer_gen_pod4", 3), known)
     assert gen[-4:] == ["--micro-batch-size", "32", "--request-type", "ASYNC"]
-    assert words_of(config("infer_rows_synth", 1), known)[2:] == [
+    assert arguments_of(config("infer_rows_synth", 1), known)[2:] == [
         *("--bs", "16", "--model", "resnet 50", "--json", '{"a": 1}', "--home", "/home/me"),
     ]
 
 
-def test_variables_are_replaced_where_a_shell_does_it() -> None:
+def test_variables_are_replaced_as_in_a_shell() -> None:
     known = {"FLAGS": "--a  --b", "PATHS": 'it\'s "x" \\', "x": "no"}
     for command, words in {
         "run $FLAGS/c $UNSET": ["run", "--a", "--b/c", "$UNSET"],
@@ -162,7 +162,7 @@ def test_variables_are_replaced_where_a_shell_does_it() -> None:
         "awk '{print $1, $x}' \\$x \"it's $x\"": ["awk", "{print $1, $x}", "$x", "it's no"],
         "sh -c 'echo ${x:-32}'": ["sh", "-c", "echo ${x:-32}"],
     }.items():
-        assert template.words(command, known) == words
+        assert template.split(command, known) == words
     assert template.variables("x $1 '$A' \"$B '$C'\" ${D} \\$E $B") == ["B", "C", "D"]
     for fine in ("x 'a;b' \"c|d\" e\\&f --g=h", "python3 -c 'print(`1`)'", "x $1", "x '${A:-b}'"):
         assert template.problem(fine) == ""
@@ -180,7 +180,7 @@ def test_variables_are_replaced_where_a_shell_does_it() -> None:
         ("-x --wandb-tags=a b", "-x b"),
     ],
 )
-def test_options_for_weights_and_biases_go(given: str, kept: str) -> None:
+def test_options_for_weights_and_biases_are_removed(given: str, kept: str) -> None:
     assert template.without_wandb(given.split()) == kept.split()
 
 
@@ -194,22 +194,22 @@ def test_options_for_weights_and_biases_go(given: str, kept: str) -> None:
         ("mpirun --np many python3 x.py", 1),
     ],
 )
-def test_a_throughput_is_multiplied_by_the_processes_of_mpirun(command: str, factor: int) -> None:
+def test_a_throughput_is_multiplied_by_mpi_processes(command: str, factor: int) -> None:
     assert template.copies(command.split()) == factor
 
 
 def test_reductions_and_both_ways_to_skip() -> None:
     values = [3.0, 10.0, 8.0, 9.0, 7.0]
     by_mean = Metric("throughput", "x", skip=2)
-    assert fmean(by_mean.kept(values, "order")) == 8.0  # the earliest are dropped
-    assert fmean(by_mean.kept(values, "value")) == 9.0  # the lowest
+    assert fmean(by_mean.kept(values, "order")) == 8.0  # skips the earliest values
+    assert fmean(by_mean.kept(values, "value")) == 9.0  # skips the lowest
     latency = Metric("latency", "x", skip=2)
-    assert fmean(latency.kept(values, "value")) == 6.0  # the highest
+    assert fmean(latency.kept(values, "value")) == 6.0  # skips the highest
     for reduction, figure in (("final", 7.0), ("min", 3.0), ("value", 3.0)):
         assert Metric("a", "x", 2, reduction).kept(values, "order") == [figure]
 
 
-def test_what_matches_is_of_both_streams(tmp_path: Path) -> None:
+def test_both_output_streams_are_searched(tmp_path: Path) -> None:
     out, err = tmp_path / "out", tmp_path / "err"
     out.write_bytes(b"rate: 1 rate: 2\r\nbar 1%\rrate: 3\nbad \xff rate: 4\n")
     err.write_bytes(b"rate: 5\n")
@@ -245,7 +245,7 @@ def test_the_unit_of_a_time(titles: List[str], regexp: str, seconds: float) -> N
     assert seconds_of(titles, [regexp]) == seconds
 
 
-def test_units_are_those_of_the_columns_or_of_the_expression() -> None:
+def test_units_come_from_the_columns_or_the_expression() -> None:
     units = {name: ENTRIES[name].unit for name in ("train_real_pod16", "infer_rows_synth")}
     assert units == {"train_real_pod16": "samples", "infer_rows_synth": "images"}
     assert FORMS["declared"].unit == "items"
@@ -262,11 +262,11 @@ def test_a_latency_in_another_unit_is_another_configuration(tmp_path: Path) -> N
         (case,) = cases_of(entry, Wanted({}, "cpu"))
         return config_hash(case.config, case.overrides)
 
-    assert digest("l(ms)") == digest("time")  # of which nothing is said
+    assert digest("l(ms)") == digest("time")  # has no unit
     assert digest("l(us)") != digest("l(ms)")
 
 
-def test_values_beyond_what_a_float_can_hold_are_refused(tmp_path: Path) -> None:
+def test_values_beyond_the_range_of_floats_are_refused(tmp_path: Path) -> None:
     def made(*values: str, name: str = "throughput", np: str = "1") -> CommandResults:
         text = f"a: {{cmd: x, data: {{{name}: {{regexp: '(.*) s'}}}}}}"
         (entry,) = entries_of(parse(text, "f"), "f", tmp_path)
@@ -284,14 +284,14 @@ def test_values_beyond_what_a_float_can_hold_are_refused(tmp_path: Path) -> None
         made("1e308", np="8")
 
 
-def test_derived_values_come_after_those_that_they_read() -> None:
+def test_derived_values_follow_the_values_that_they_read() -> None:
     derived = FORMS["infer_gen_pod4"].derived
     assert list(derived) == ["per_item", "scaled"]
     per_item = derived["per_item"].value({"latency": 5.0, "batchsize": 4.0})
     assert derived["scaled"].value({"per_item": per_item}) == 2.5
 
 
-def test_names_in_braces_and_numbers_are_columns_and_derived_values(tmp_path: Path) -> None:
+def test_names_in_braces_and_numbers_are_columns_or_derived_values(tmp_path: Path) -> None:
     entry = PUBLISHED["bert_infer_gen_pod4"]
     output = (
         "[1,0]<stdout>:Throughput: 100 sequences/s\n"
@@ -306,27 +306,27 @@ def test_names_in_braces_and_numbers_are_columns_and_derived_values(tmp_path: Pa
         ("p99Latency(ms)", 500.0),
     ]
     assert columns(entry, config(entry.name), found) == wanted
-    # A derived latency is the case's, as one that is read.
+    # A derived latency is the case's latency, like one that is read.
     assert (found.rounds, found.unit) == ([1 / 400], "Sequences")
     assert (found.latencies, found.source) == ([0.25], "the command")
 
 
-def test_a_derived_throughput_is_the_rate_of_the_case(tmp_path: Path) -> None:
+def test_a_derived_throughput_is_the_case_rate(tmp_path: Path) -> None:
     entry = PUBLISHED["vae_train_synth_pod4"]
     found = results(entry, "rate 7 of 9\n| Time taken: 10\n", tmp_path)
     assert (found.rounds, found.unit) == ([1 / 1e5], "Images")
-    # Another expression would be another rate under one name.
+    # Another expression would give another rate the same name.
     expression = "100. * 10000. / {time_per_iters}"
     assert config(entry.name).metrics[-1] == ("throughput", expression, 0, "derived")
     with pytest.raises(MetricError, match="throughput"):
         results(entry, "rate 7\n| Time taken: -10\n", tmp_path)
-    # A match may hold the ends of lines.
+    # A match may contain line ends.
     found = results(entry, "rate\n 7\nrate 8\n| Time taken: 5", tmp_path)
     assert found.values["rate"] == [7.0, 8.0] and found.values["time_per_iters"] == [5.0]
 
 
-def test_a_command_that_ends_at_once_was_started(tmp_path: Path) -> None:
+def test_a_command_that_exits_at_once_counts_as_started(tmp_path: Path) -> None:
     process = ServerProcess("a command", ["true"], tmp_path / "log")
-    # Its number and its end may come in one piece.
+    # Its process number and its exit may arrive together.
     assert process._take(b'{"pid": 5}\n{"ended": 0, "peak": 1}\n')["pid"] == 5
     assert process.exit_code == 0

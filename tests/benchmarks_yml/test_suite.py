@@ -81,7 +81,7 @@ LONG = 300 * "x"
 
 
 class Specs:
-    """A project with a file of commands below it."""
+    """A project with a file of commands in a subfolder."""
 
     def __init__(self, project: Project) -> None:
         self.project = project
@@ -92,7 +92,7 @@ class Specs:
             SPEC.replace("{program}", "python3 prog.py").replace("LONG", LONG), encoding="utf-8"
         )
         (self.folder / "needs.txt").write_text("-r x.txt\npytest>=1\nno-such-thing>=2  # why\n")
-        # mpirun, as far as these tests need it.
+        # The part of mpirun that these tests need.
         tool = project.folder / "bin" / "mpirun"
         tool.parent.mkdir()
         tool.write_text('#!/bin/sh\nshift 2\nexec "$@"\n', encoding="utf-8")
@@ -103,7 +103,7 @@ class Specs:
         }
 
     def run(self, *words: str, file: str = "vision/benchmarks.yml", **environ: str) -> Outcome:
-        # Other packages' plugins take longer to import than the commands run, in each process.
+        # Importing other packages' plugins takes longer than the commands.
         lean = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": NEEDED}
         alone = {} if "-n" in words else lean
         environment = {**self.environment, **alone, **environ}
@@ -120,7 +120,7 @@ def collected(outcome: Outcome) -> List[str]:
 
 
 def test_entries_are_cases_whose_identifiers_begin_with_the_file(specs: Specs) -> None:
-    # Whatever functions the project collects.
+    # Even if the project collects other functions.
     words = ("--collect-only", "-q", "-k", "net or notebook", "-o", "python_functions=test_*")
     outcome = specs.run(*words).assert_code(0)
     assert collected(outcome) == [
@@ -134,7 +134,7 @@ def test_entries_are_cases_whose_identifiers_begin_with_the_file(specs: Specs) -
     assert collected(named) == ["vision/benchmarks.yml::bench_spec[net_train_conv_gen]"]
     included = specs.run("--collect-only", "-q", "-k", "conv", "--include-convergence")
     assert collected(included) == collected(named)
-    # A folder's files are not collected.
+    # Files in a folder are not collected.
     assert not collected(specs.run("--collect-only", "-q", file="vision"))
 
 
@@ -161,19 +161,19 @@ def test_a_command_is_measured_recorded_and_its_columns_are_shown(specs: Specs) 
     assert said == f"where {specs.folder} {specs.folder} blue --size 8 blue"
     real = Path(records["net_train_real"]["spec"]["stdout"]).read_text(encoding="utf-8")
     assert f"--data {specs.folder}/images" in real
-    # Without metrics the whole run is what is measured.
+    # Without metrics the whole run is measured.
     assert records["plain_gen"]["throughput"]["unit"] == "runs/s"
     assert records["plain_gen"]["rounds"]["count"] == 1
     benchmarks = [line["benchmark"] for line in specs.project.journal() if "benchmark" in line]
     rows: List[Dict[str, str]] = list(csv.DictReader(csv_text(benchmarks).splitlines()))
     assert [row["variant"] for row in rows][:2] == ["net_infer_gen_size_1", "net_infer_gen_size_8"]
     assert float(rows[1]["both"]) == pytest.approx(800) and rows[1]["size"] == "8"
-    # What has been measured is not measured again.
+    # A measured command is not measured again.
     again = specs.run(*words, data, "--resume").assert_code(0)
     again.line("4 cases are done")
 
 
-def test_each_way_to_fail_is_one_message(specs: Specs) -> None:
+def test_each_kind_of_failure_is_one_message(specs: Specs) -> None:
     outcome = specs.run("-k", "hangs or fails or words or few or absent").assert_code(1)
     assert "Traceback" not in outcome.text
     text = " ".join(outcome.text.split())
@@ -181,7 +181,7 @@ def test_each_way_to_fail_is_one_message(specs: Specs) -> None:
         "hangs_gen had not ended after 1 s (timeout)",
         "fails_gen ended with exit code 3 after",
         "standard error: this is the reason",
-        "words_gen: throughput: 'many' matched, which is no number",
+        "words_gen: throughput: 'many' matched, which is not a number",
         "few_gen: throughput: 4 values matched",
         "absent_gen cannot be started: No such file or directory: no-such-program",
     ):
@@ -190,7 +190,7 @@ def test_each_way_to_fail_is_one_message(specs: Specs) -> None:
 
 
 def _child(folder: Path) -> int:
-    """Return the process that the command says it has started."""
+    """Return the process that the command printed as its child."""
     (errors,) = folder.glob("*/*/hangs_gen/stderr")
     return int(errors.read_text(encoding="utf-8").split()[1])
 
@@ -208,20 +208,20 @@ def _alive(pid: int) -> bool:
     [
         (["-k", "unset"], "$NOBODY_SETS_THIS"),
         (["-k", "plain", "--dataset-dir=~no-such-user/x"], "~no-such-user/x"),
-        (["-k", "plain", "--set=size=4"], "'size' is no parameter"),
+        (["-k", "plain", "--set=size=4"], "'size' is not a parameter"),
         (["-k", "plain", "--steps=3"], "--steps: "),
         (["-k", "plain", "--profile=out"], "--profile: "),
         (["-k", "same", "--set=b=2"], "same_gen_a_1_b_2"),
     ],
 )
-def test_what_a_command_lacks_is_said_before_any_runs(
+def test_missing_requirements_are_reported_before_any_command_runs(
     specs: Specs, words: List[str], named: str
 ) -> None:
     assert named in specs.run(*words).assert_code(4).text
     assert not (specs.project.folder / "results" / "specs").exists()
 
 
-def test_what_a_command_needs(specs: Specs) -> None:
+def test_a_command_checks_its_requirements(specs: Specs) -> None:
     entries = {one.name: one for one in read_entries(specs.folder / "benchmarks.yml", "b.yml")}
 
     def missing(name: str, **base: str) -> str:
@@ -242,7 +242,7 @@ def test_a_malformed_file_is_a_usage_error(specs: Specs) -> None:
     outcome.line("ERROR: vision/bad.yml, line 3: 'net': 'skip' is not a key")
 
 
-def test_a_file_outside_the_project_and_what_would_run(specs: Specs, tmp_path_factory: Any) -> None:
+def test_a_file_outside_the_project_and_its_commands(specs: Specs, tmp_path_factory: Any) -> None:
     outside = tmp_path_factory.mktemp("elsewhere")
     (outside / "benchmarks.yml").write_bytes((specs.folder / "benchmarks.yml").read_bytes())
     (outside / "prog.py").write_text(PROGRAM.replace('"RATE", "100"', '"RATE", "50"'))
@@ -251,7 +251,7 @@ def test_a_file_outside_the_project_and_what_would_run(specs: Specs, tmp_path_fa
     outcome = specs.run(*words, "--dry-run", file="conftest.py").assert_code(0)
     outcome.line("with COLOUR=blue:")
     outcome.line("    mpirun --np 1 python3 prog.py --size 16 blue")
-    # Two of one name are told apart; each is measured again where it lies.
+    # Two files with one name are distinguished; each is measured again at its place.
     files = (file, "vision/benchmarks.yml")
     chosen = ("-k", "net_infer_gen_size_1", "--processes=2")
     both = specs.run(*files, *chosen, file="conftest.py").assert_code(0)
@@ -265,19 +265,19 @@ def test_a_file_outside_the_project_and_what_would_run(specs: Specs, tmp_path_fa
     both.line("2 passed")
 
 
-def test_the_gate_sees_a_slower_command(specs: Specs) -> None:
+def test_the_gate_finds_a_slower_command(specs: Specs) -> None:
     only = ("-k", "size_8")
     specs.run(*only, "--baseline-save=main", "--processes=1").assert_code(0)
     specs.run(*only, "--baseline=main", "--gate=2%", RATE="100.5").assert_code(0)
     judged = (*only, "--baseline=main", "--gate=2%", "--gate-cap=3")
     slower = specs.run(*judged, RATE="60").assert_code(1)
     slower.line("net_infer_gen_size_8 has become slower: 100 samples/s before, 60 samples/s now")
-    # The other way to skip is another configuration, and a part of the identifier.
+    # The other kind of skip is another configuration, and part of the identifier.
     other = specs.run(*only, "--baseline=main", "--gate=2%", "--set=skip_by=value")
     assert "net_infer_gen_size_8-skipbyvalue" in other.assert_code(6).text
 
 
-def test_a_file_that_was_not_named_says_nothing_of_its_cases() -> None:
+def test_cases_of_an_unselected_file_are_not_missing() -> None:
     one, other = (f"benchmarks.yml::bench_spec[{name}]" for name in ("one", "other"))
     spec = Spec("one", "", (), 1.0, None)
     entry = changed(a_benchmark([1.0], spec=spec), {"fullname": one})
@@ -286,12 +286,12 @@ def test_a_file_that_was_not_named_says_nothing_of_its_cases() -> None:
 
 
 @pytest.mark.entry_point
-def test_a_report_has_the_columns_beside_it(specs: Specs) -> None:
-    pytest.importorskip("plotly", reason="reports need plotly: pip install '.[report]'")
+def test_a_report_has_a_file_of_the_columns(specs: Specs) -> None:
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     specs.run("-k", "size_8", "--report=out").assert_code(0)
     text = (specs.project.folder / "out" / "specs.csv").read_text(encoding="utf-8")
     assert text.startswith("case,benchmark,variant,samples/sec,size,both,throughput,")
-    # A report without commands leaves no columns of the one before.
+    # A report without commands removes the columns of the earlier report.
     specs.project.run("-k", "beta-synthetic", "--report=out").assert_code(0)
     assert not (specs.project.folder / "out" / "specs.csv").exists()
 
@@ -302,7 +302,7 @@ def test_workers_measure_commands_one_at_a_time(specs: Specs) -> None:
     assert set(specs.project.records()) == {"net_infer_gen_size_1", "net_infer_gen_size_8"}
 
 
-def test_nothing_is_left_of_a_command_whose_run_was_killed(specs: Specs) -> None:
+def test_a_killed_run_leaves_no_process_of_its_command(specs: Specs) -> None:
     words = ["vision/benchmarks.yml", "--device=fake", "-k", "hangs", "--set=timeout=0"]
     spec = specs.folder / "benchmarks.yml"
     spec.write_text(spec.read_text(encoding="utf-8").replace("timeout: 1}", "timeout: 500}"))
@@ -319,16 +319,16 @@ def test_nothing_is_left_of_a_command_whose_run_was_killed(specs: Specs) -> None
         time.sleep(0.05)
 
 
-def test_the_example_of_the_documentation_can_be_collected(project: Project) -> None:
+def test_the_documented_example_can_be_collected(project: Project) -> None:
     words = ("docs/examples/own-program.yml", "--device=fake", "--collect-only", "-q")
     outcome = run_pytest(ROOT, project.environment, *words).assert_code(0)
     assert len(collected(outcome)) == 2
 
 
-def test_each_entry_of_the_documents_runs_a_case_that_there_is(project: Project) -> None:
+def test_each_documented_entry_runs_an_existing_case(project: Project) -> None:
     file = ROOT / "docs" / "examples" / "benchmarks.yml"
     commands = [
-        template.words(template.fill(entry.command, variant), {})
+        template.split(template.fill(entry.command, variant), {})
         for entry in read_entries(file, "benchmarks.yml")
         for variant in entry.variants
     ]

@@ -26,7 +26,7 @@ NONE: FrozenSet[str] = frozenset()
 
 @dataclass(frozen=True)
 class Sample(CaseConfig):
-    """A kernel-like configuration."""
+    """A configuration like a kernel's."""
 
     batch_size: int = option(2, "items", minimum=1)
     text: str = option("", "anything")
@@ -35,7 +35,7 @@ class Sample(CaseConfig):
 
 @dataclass(frozen=True)
 class Network(CaseConfig):
-    """A network-like configuration."""
+    """A configuration like a network's."""
 
     micro_batch_size: int = option(1, "images", minimum=1)
 
@@ -56,7 +56,7 @@ def test_a_plain_case_shows_its_name_its_system_and_its_data(config: Sample, nam
     assert identifiers(CaseSet.of(config, {})) == [name]
 
 
-def test_axes_with_several_values_are_shown_and_data_comes_after_them() -> None:
+def test_axes_with_several_values_are_shown_before_the_data() -> None:
     family = CaseSet.of(
         Sample(name="x"), {"data": ("synthetic", "real"), "mode": ("inference", "training")}
     )
@@ -88,16 +88,14 @@ def test_axes_with_several_values_are_shown_and_data_comes_after_them() -> None:
         ),
     ],
 )
-def test_what_a_bench_file_declares_is_checked_as_the_command_line_is(
-    entry: Any, axes: Any, message: str
-) -> None:
+def test_a_bench_file_is_checked_like_the_command_line(entry: Any, axes: Any, message: str) -> None:
     with pytest.raises(pytest.Collector.CollectError, match=message):
         cases(entry, **axes)
     cases(Sample(precision="32.32"), mode=("training",))
     assert cases(Sample(), batch_size=(size for size in (1, 2))).kwargs["batch_size"] == (1, 2)
 
 
-def test_a_sweep_shows_its_batch_size_and_marks_its_inner_points() -> None:
+def test_a_sweep_shows_its_batch_size_and_marks_its_middle_points() -> None:
     family = CaseSet.of(Sweep(Network(name="n"), "micro_batch_size", (1, 4, 8)), {})
     assert identifiers(family) == ["n-bs1-synthetic", "n-bs4-synthetic", "n-bs8-synthetic"]
     assert [tier for _, tier in family.configurations] == [USUAL, SWEEP, USUAL]
@@ -119,19 +117,19 @@ def test_overrides_are_shown_and_the_number_of_steps_is_not() -> None:
 
 @dataclass(frozen=True)
 class Grown(Sample):
-    """One with options that were added later."""
+    """A configuration with options that were added later."""
 
     rate: float = option(0.1, "of something", later=True)
 
 
-def test_an_option_that_was_added_later_changes_a_case_where_it_is_set() -> None:
+def test_a_later_option_changes_a_case_only_if_it_is_set() -> None:
     assert config_hash(Grown(), NONE) == config_hash(Sample(), NONE)
     assert config_hash(Grown(rate=0.2), NONE) != config_hash(Sample(), NONE)
 
 
 @example("a/b", "a:b")
 @given(st.text(), st.text())
-def test_identifiers_hold_only_what_k_can_select_and_stay_distinct(one: str, two: str) -> None:
+def test_identifiers_contain_only_what_k_can_select_and_stay_distinct(one: str, two: str) -> None:
     family = CaseSet.of(Sample(name="x"), {})
     names = {
         text: family.identifier(Sample(name="x", text=text), frozenset({"text"}))
@@ -159,14 +157,14 @@ def test_aliases_work_both_ways(cls: Any, key: str, found: Any) -> None:
     assert resolve_key(cls, key) == found
 
 
-def test_the_hash_follows_what_is_measured() -> None:
+def test_the_hash_depends_on_what_is_measured() -> None:
     base = Sample(name="x")
     assert config_hash(base, NONE) == config_hash(Sample(name="x"), NONE)
     assert config_hash(base, NONE) != config_hash(Sample(name="x", batch_size=3), NONE)
     assert config_hash(base, NONE) == config_hash(Sample(name="x", steps=99), NONE)
 
 
-def test_a_host_calibrates_batches_per_step_unless_it_was_given() -> None:
+def test_a_host_calibrates_batches_per_step_unless_it_is_given() -> None:
     one, other = Sample(batches_per_step=1), Sample(batches_per_step=5)
     assert config_hash(one, NONE) == config_hash(other, NONE)
     given_here = frozenset({"batches_per_step"})

@@ -1,4 +1,4 @@
-"""configs.yml: a misspelt key or a value of the wrong type is refused."""
+"""configs.yml: misspelt keys and values of the wrong type are refused."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def test_a_preset_has_its_name_and_its_options(path: Path) -> None:
         ("quick: 1", "mine: quick is true or false"),
     ],
 )
-def test_a_mistake_names_the_file_the_preset_and_the_key(
+def test_an_error_names_the_file_the_preset_and_the_key(
     path: Path, options: str, message: str
 ) -> None:
     with pytest.raises(ValueError, match=f"configs.yml, line 2: .*{message}"):
         load(path, options)
 
 
-def test_a_file_that_says_a_name_twice_or_lacks_a_group_is_refused(path: Path) -> None:
+def test_a_duplicate_name_or_a_missing_group_is_refused(path: Path) -> None:
     path.write_text("host:\n  mine: {}\n  mine: {}\n")
     with pytest.raises(ValueError, match="configs.yml, line 3: 'mine' stands twice"):
         load_presets(path, "host", Classifier)
@@ -67,7 +67,7 @@ def test_a_file_that_says_a_name_twice_or_lacks_a_group_is_refused(path: Path) -
         load_presets(path, "ipu", Classifier)
 
 
-def test_an_entry_says_at_which_batch_sizes_it_runs_and_whether_it_is_quick(path: Path) -> None:
+def test_an_entry_lists_its_batch_sizes_and_whether_it_is_quick(path: Path) -> None:
     found = presets(path, "batch_sizes: [16, 1], sweep_batch_sizes: [4], quick: true")
     (sweep,) = found.entries
     assert (sweep.key, sweep.values, sweep.usual) == ("micro_batch_size", (1, 4, 16), (1, 16))
@@ -78,13 +78,13 @@ def test_an_entry_says_at_which_batch_sizes_it_runs_and_whether_it_is_quick(path
     assert sweep.quick is True
 
 
-def test_an_entry_without_batch_sizes_runs_as_it_is(path: Path) -> None:
+def test_an_entry_without_batch_sizes_runs_unchanged(path: Path) -> None:
     (sweep,) = presets(path, "micro_batch_size: 4").entries
     assert [(config.name, tier) for config, tier in sweep.configurations()] == [("mine", "usual")]
     assert sweep.quick is False
 
 
-def test_what_the_bench_file_decides_is_refused_in_an_entry(path: Path) -> None:
+def test_an_entry_cannot_set_what_the_bench_file_decides(path: Path) -> None:
     problem = "mine: data: the bench file sets it for the whole group; use --set=data=VALUE"
     with pytest.raises(ValueError, match=f"line 2: {problem}"):
         presets(path, "data: real", refused=("data",))
@@ -100,7 +100,7 @@ def test_cases_without_a_batch_size_refuse_batch_sizes(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("bench_*/*.yml")), ids=lambda path: path.name)
-def test_libyaml_reads_of_our_files_what_pyyaml_does(path: Path) -> None:
+def test_libyaml_and_pyyaml_read_our_files_alike(path: Path) -> None:
     pytest.importorskip("yaml._yaml", reason="PyYAML was built without libyaml")
     text = path.read_text(encoding="utf-8")
     assert parse(text, "x", ours=True) == parse(text, "x")

@@ -1,7 +1,7 @@
-"""Every module that opens a file to read it, or takes a text whole, is listed with its reason.
+"""Every module that reads a file or a text whole is listed with its reason.
 
-Files of others are opened by fixtures/case/untrusted.py. A module that reads in another way is
-found here, and gets a line below if what it reads cannot be another's, or has bounds of its own.
+fixtures/case/untrusted.py opens files of others. This test finds modules that read in another way.
+Each needs a line below if its files are not from others or if it has its own limits.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.harness import ROOT
 
-#: Calls that take a file or a text whole, whatever it is and whatever is in it.
+#: Calls that read a whole file or text, whatever its size or content.
 METHODS = {"read_text", "read_bytes"}
 FUNCTIONS = {
     *("json.load", "json.loads", "yaml.compose", "yaml.safe_load", "yaml.load", "np.load"),
@@ -23,7 +23,7 @@ FUNCTIONS = {
 
 #: Module -> why it may read as it does.
 READERS: Dict[str, str] = {
-    # What others may have written, within bounds.
+    # May be written by others; the reader has limits.
     "fixtures/case/untrusted.py": "the bounded reader itself",
     "fixtures/case/yaml_reader.py": "a text of 256 KiB at most, from the bounded reader",
     "fixtures/data/build_tfrecords/source.py": "lines of a file that was read within bounds",
@@ -33,7 +33,7 @@ READERS: Dict[str, str] = {
     "arrays are no larger in memory than on disk",
     "plugins/fleet/checkout.py": "the project that our own controller sends",
     "plugins/record/files.py": "our own journal, locked; others are read line by line",
-    # What nobody else writes.
+    # Written by us alone.
     "fixtures/case/values.py": "the value of --set, on the user's own command line",
     "fixtures/devices/__init__.py": "a file of the installed PyTorch",
     "fixtures/instances/protocol.py": "messages of instances, which have the key",
@@ -41,22 +41,22 @@ READERS: Dict[str, str] = {
     "fixtures/machine/contention.py": "files of the kernel",
     "fixtures/machine/files.py": "what this user keeps or has built, for its digest",
     "fixtures/machine/memory.py": "files of the kernel",
-    "fixtures/machine/packages.py": "what an installed package says of itself",
-    "fixtures/machine/process.py": "lines of our own supervisor, logs of what it started",
+    "fixtures/machine/packages.py": "metadata of installed packages",
+    "fixtures/machine/process.py": "lines of our supervisor, logs of its processes",
     "fixtures/machine/processor.py": "files of the kernel",
-    "fixtures/machine/supervisor.py": "the order of our own parent",
+    "fixtures/machine/supervisor.py": "an order from our parent",
     "fixtures/poplar/options.py": "the user's own --set, or our own YAML",
-    "fixtures/runtimes/data_parallel.py": "a variable of our own parent",
+    "fixtures/runtimes/data_parallel.py": "a variable from our parent",
     "fixtures/runtimes/model_cache.py": "our own code, for its digest",
     "fixtures/runtimes/torch/engines.py": "kept models: code, in a private folder",
     "fixtures/servers/arrivals.py": "the summary that LoadGen has just written for us",
-    "fixtures/servers/client.py": "orders of our own parent",
-    "fixtures/servers/clients.py": "lines of our own clients",
+    "fixtures/servers/client.py": "orders from our parent",
+    "fixtures/servers/clients.py": "lines from our clients",
     "fixtures/servers/tensorflow_serving/client.py": "requests that our own parent wrote",
     "fixtures/servers/tensorflow_serving/prediction_service.py": "a file that our own parent wrote",
     "fixtures/servers/triton/classifiers.py": "facts that this run wrote",
     "fixtures/servers/triton/client.py": "images that our own parent wrote",
-    "fixtures/servers/triton/network.py": "words of our own parent",
+    "fixtures/servers/triton/network.py": "arguments from our parent",
     "fixtures/servers/triton/python_model.py": "the configuration that this run wrote",
     "models/torch/classification.py": "weights of the user, read without pickle",
     "plugins/baseline/collected.py": "the list that our own child wrote",
@@ -65,7 +65,7 @@ READERS: Dict[str, str] = {
     "plugins/command_line/set_option.py": "our own table",
     "plugins/compare/operations.py": "traces that this run wrote",
     "plugins/fleet/facts.py": "a file of the kernel",
-    "plugins/elsewhere/place.py": "what the user's own interpreter says",
+    "plugins/elsewhere/place.py": "output of the user's interpreter",
     "plugins/record/pytest_benchmark_adapter.py": "a value of this process",
     "plugins/report/published.py": "our own table",
     "plugins/run/time_spent.py": "a file of the kernel",
@@ -83,7 +83,7 @@ def _opens_to_read(call: ast.Call) -> bool:
         return False
     words = [*words, *(word.value for word in call.keywords if word.arg == "mode")]
     modes = [str(word.value) for word in words if isinstance(word, ast.Constant)]
-    if words:  # what is no mode is a method of ours
+    if words:  # an argument that is no mode means a method of ours
         return any("r" in mode or "+" in mode for mode in modes)
     return isinstance(call.func, ast.Name) or any(word.arg == "encoding" for word in call.keywords)
 
@@ -97,12 +97,12 @@ def _takes_whole(call: ast.Call) -> bool:
 
 
 def reads(source: str) -> bool:
-    """Return whether a module reads something whole, or opens a file to read it."""
+    """Return whether a module reads something whole or opens a file to read it."""
     calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
     return any(_opens_to_read(call) or _takes_whole(call) for call in calls)
 
 
-def test_every_reader_is_listed_with_its_bounds_or_why_it_needs_none() -> None:
+def test_every_reader_is_listed_with_its_limits_or_why_it_needs_none() -> None:
     tops = ("plugins", "fixtures", "models")
     found = {
         path.relative_to(ROOT).as_posix()
@@ -111,7 +111,7 @@ def test_every_reader_is_listed_with_its_bounds_or_why_it_needs_none() -> None:
         if reads(path.read_text(encoding="utf-8"))
     }
     assert found - set(READERS) == set(), "read it with fixtures/case/untrusted.py, or list it"
-    assert set(READERS) - found == set(), "it reads nothing of that kind any more"
+    assert set(READERS) - found == set(), "it no longer does so; remove its line"
 
 
 @pytest.mark.parametrize(
@@ -121,10 +121,10 @@ def test_every_reader_is_listed_with_its_bounds_or_why_it_needs_none() -> None:
         *("open(path)", 'open(path, "rb")', 'path.open("rb+")', 'path.open(encoding="utf-8")'),
     ],
 )
-def test_a_new_reader_would_be_noticed(line: str) -> None:
+def test_an_unlisted_reader_is_found(line: str) -> None:
     assert reads(f"def read(path):\n    return {line}\n")
 
 
-def test_what_is_read_within_bounds_or_written_is_none() -> None:
+def test_bounded_reads_and_writes_are_not_listed() -> None:
     for line in ("read_json(path)", 'open(path, "ab")', 'path.open("xb")', "self.open(address)"):
         assert not reads(f"def read(path):\n    return {line}\n")

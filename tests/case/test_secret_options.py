@@ -1,4 +1,4 @@
-"""A case's own secret option, and secrets in its errors: none is in any output."""
+"""A case's secret option, and secrets in its errors: no output contains them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support import instances
 from tests.support.fake_cases import Fake
 from tests.support.harness import Outcome, Project, SuiteServer, run_command
 
-CANARY = "c4n4ry-"  # a record has canaries, too
+CANARY = "c4n4ry-"  # a record has "canary", too
 GIVEN = "--set=api_token=c4n4ry-of-the-option"
 OPTION = '    api_token: str = option("", "opens a server")\n'
 ERROR = '"a server says 401 to " + config.api_token + os.environ["GITHUB_TOKEN"]'
@@ -42,7 +42,7 @@ def edit(path: Path, *changes: str) -> None:
 
 @pytest.fixture
 def secretive(project: Project) -> Project:
-    """Give the cases an option that is a secret, and their errors another."""
+    """Give the cases a secret option, and put another secret into their errors."""
     edit(
         project.folder / "bench_fake.py",
         "    trouble: str",
@@ -58,7 +58,7 @@ def secretive(project: Project) -> Project:
 
 
 def leaks(project: Project, *outcomes: Outcome) -> List[str]:
-    """Return which files hold a canary, or are named after one; and what was printed."""
+    """Return the files with a canary in their content or name, and the printed leaks."""
     paths = list(project.folder.rglob("*"))
     found = [str(path) for path in paths if CANARY in path.name]
     for path in paths:
@@ -71,8 +71,8 @@ OUTPUTS = ("--report=out", "--junitxml=out/junit.xml", "--benchmark-json=out/own
 
 
 @pytest.mark.slow
-def test_a_secret_option_is_in_no_output_and_makes_no_other_case(secretive: Project) -> None:
-    pytest.importorskip("plotly", reason="reports need plotly: pip install '.[report]'")
+def test_a_secret_option_is_in_no_output_and_gives_the_same_case(secretive: Project) -> None:
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     words = ("-k", "beta-synthetic", *OUTPUTS, "--keep-disturbed")
     saved = secretive.run(*words, GIVEN, "--baseline-save=main", "--processes=2").assert_code(0)
     assert list(secretive.records()) == ["beta-synthetic"]
@@ -91,7 +91,7 @@ def test_a_secret_option_is_in_no_output_and_makes_no_other_case(secretive: Proj
     assert leaks(secretive, saved, promoted, trends, gated) == []
 
 
-def test_what_a_case_was_given_has_no_secret() -> None:
+def test_the_given_options_of_a_case_contain_no_secret() -> None:
     words = {"api_token": [f"{CANARY}of-the-option"], "flag": ["yes"]}
     (case,) = expand(CaseSet.of(Tokened(flavour="sour"), {}), words)
     assert case.error and case.given == {"--set=api_token=***", "--set=flag=yes"}
@@ -117,7 +117,7 @@ def test_no_failure_shows_a_secret(secretive: Project) -> None:
 
 
 @pytest.mark.slow
-def test_no_side_of_a_comparison_shows_a_secret(secretive: Project) -> None:
+def test_neither_process_of_a_comparison_shows_a_secret(secretive: Project) -> None:
     SuiteServer.python(secretive.folder / "other-python")
     words = [
         "-k",
@@ -147,15 +147,15 @@ def test_no_instance_shows_a_secret_in_its_log(project: Project) -> None:
     assert logs and leaks(project, outcome) == []
 
 
-def test_what_is_written_beside_a_kept_model_has_no_secret() -> None:
+def test_the_facts_of_a_kept_model_contain_no_secret() -> None:
     config = Tokened(api_token=f"{CANARY}of-the-option")
     assert CANARY not in repr(config) + str(options_of(config))
     assert secrets_of(config) == ["c4n4ry-of-the-option"]
 
 
 @pytest.mark.parametrize("program", ["false", "echo c4n4ry-of-the-word >&2; exit 1", "nothing"])
-def test_what_prepares_a_revision_shows_no_secret(program: str) -> None:
-    """As the terminal shows it, which knows the words of the command line."""
+def test_preparing_a_revision_shows_no_secret(program: str) -> None:
+    """In the terminal, which has the arguments of the command line."""
     words = {"nothing": "no-such-program"}.get(program, f"sh -c '{program}'")
     setup = f"{words} --token c4n4ry-of-the-word"
     remember(secrets_in(shlex.split(setup)))

@@ -1,4 +1,4 @@
-"""Files of others: within bounds, or one error."""
+"""Files of others: read within limits, or one error."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_bad_file_is_one_error_with_its_path(tmp_path: Path, kind: str) -> Non
     assert str(caught.value) == f"{path}: {caught.value.reason}"
 
 
-def test_a_link_is_followed_where_it_may_be(tmp_path: Path) -> None:
+def test_a_link_is_followed_if_allowed(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("[1]")
     (tmp_path / "link").symlink_to("file")
     assert read_json(tmp_path / "link") == [1]
@@ -53,17 +53,17 @@ def test_a_file_of_the_largest_size_is_read(tmp_path: Path) -> None:
     assert read_bytes(tmp_path / "file", 10) == b"x" * 10
     with pytest.raises(BadFile, match="larger than 9 bytes"):
         read_bytes(tmp_path / "file", 9)
-    # Its size is said to be 0.
+    # Its size is given as 0.
     with pytest.raises(BadFile, match="larger than 5 bytes"):
         read_bytes(Path("/proc/self/status"), 5)
 
 
-def test_an_absent_file_is_no_bad_one(tmp_path: Path) -> None:
+def test_a_missing_file_is_not_a_bad_one(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_json(tmp_path / "file")
 
 
-def test_the_deepest_value_and_brackets_in_texts() -> None:
+def test_the_deepest_value_and_brackets_in_strings() -> None:
     parse_json("[" * MOST_LEVELS + "]" * MOST_LEVELS)
     with pytest.raises(ValueError, match="levels"):
         parse_json("[" * (MOST_LEVELS + 1) + "]" * (MOST_LEVELS + 1))
@@ -71,6 +71,6 @@ def test_the_deepest_value_and_brackets_in_texts() -> None:
     assert len(parse_json("[" + ",".join(["[]"] * 1000) + "]")) == 1000
 
 
-def test_what_is_printed_moves_no_cursor() -> None:
+def test_printed_text_moves_no_cursor() -> None:
     assert printable("a\x1b[2J\r\u202e\udc80é") == "a\\x1b[2J\\r\\u202e\\udc80é"
     assert printable("x" * 9, 5) == "xxxxx..."

@@ -1,4 +1,4 @@
-"""The application's options: what became of each original one, what they say, and what runs."""
+"""The application's options: their originals, their values, and the cases that they give."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ mlperf-logging wandb wandb-run-name wandb-tags validation-micro-batch-size valid
 pipeline-validation-model sweep target-accuracy"""
 
 
-def test_every_option_of_the_original_is_here_or_says_where_it_went() -> None:
+def test_every_original_option_exists_or_has_advice() -> None:
     elsewhere = {"config", "config_path", "dataset_path", "synthetic_data", "mlperf_logging"}
     elsewhere |= {"wandb", "wandb_run_name", "wandb_tags", "sweep", "target_accuracy"}
     page = (ROOT / "docs" / "reference" / "application.md").read_text(encoding="utf-8")
@@ -64,7 +64,7 @@ def test_every_option_of_the_original_is_here_or_says_where_it_went() -> None:
 @pytest.mark.parametrize(
     ("text", "used"), [("ipu", "synthetic"), ("host", "generated"), ("cpu", "generated")]
 )
-def test_synthetic_data_says_which_data_to_use(text: str, used: str) -> None:
+def test_synthetic_data_is_refused_with_the_data_to_use(text: str, used: str) -> None:
     with pytest.raises(pytest.UsageError, match=f"--data={used}"):
         parse_assignments([f"synthetic-data={text}"])
     with pytest.raises(pytest.UsageError, match=f"--data={used}"):
@@ -87,7 +87,7 @@ def test_synthetic_data_says_which_data_to_use(text: str, used: str) -> None:
         ("available_memory_proportion", "[15, 13.5]", (15.0, 13.5)),
     ],
 )
-def test_text_becomes_the_options_type(key: str, text: str, value: Any) -> None:
+def test_text_becomes_the_option_type(key: str, text: str, value: Any) -> None:
     assert split_values(text) == [text]
     assert convert(Application, key, text) == value
 
@@ -133,7 +133,7 @@ def test_a_configuration_is_plain_json_and_its_hash_follows_parameters() -> None
     assert hash(config) != hash(other)
 
 
-def test_validation_has_a_copy_on_each_ipu_or_the_pipeline_of_training() -> None:
+def test_validation_has_a_replica_on_each_ipu_or_the_pipeline_of_training() -> None:
     assert POD16_8K.validation_batches.replicas == 16
     assert POD16_8K.validation_batches.micro_batches_per_update == 16
     piped = POD16["resnet56_16ipus_8k_bn_pipeline"].validation_batches
@@ -143,7 +143,7 @@ def test_validation_has_a_copy_on_each_ipu_or_the_pipeline_of_training() -> None
     assert dataclasses.replace(BS20, training=False).images_per_batch == 115 * 16
 
 
-def test_a_host_validates_one_copy_whatever_the_pipeline_is() -> None:
+def test_a_host_validates_one_replica_whatever_the_pipeline_is() -> None:
     config = dataclasses.replace(
         HOST["resnet50_infer_bs16"],
         pipeline_splits=POD16_8K.pipeline_splits,
@@ -156,7 +156,7 @@ def test_a_host_validates_one_copy_whatever_the_pipeline_is() -> None:
         dataclasses.replace(config, validation_num_replicas=2).check()
 
 
-def test_a_recipe_has_what_the_options_say() -> None:
+def test_a_recipe_follows_the_options() -> None:
     recipe = POD16["resnet50_mlperf_pod16_lars"].recipe
     assert (recipe.optimizer, recipe.momentum, recipe.lars_weight_decay) == ("lars", 0.9, 5e-5)
     rate = recipe.learning_rate
@@ -180,7 +180,7 @@ def test_a_recipe_has_what_the_options_say() -> None:
     assert RESNET8.recipe.preprocess == ""
 
 
-def test_a_network_has_what_the_options_say() -> None:
+def test_a_network_follows_the_options() -> None:
     network = POD16["resnet50_16ipus_8k_gn_pipeline"].network
     assert (network.norm, network.groups, network.classes) == ("group_norm", 32, 1000)
     assert BS20.network.replica_group == 2
@@ -207,10 +207,10 @@ def test_by_default_a_host_runs_a_few_cases() -> None:
         "resnet50_16ipus_8k_bn_pipeline-synthetic",
         "resnet50_infer_bs16-synthetic",
     ]
-    assert "further configurations: --sweep, or -k with a full name" in text
+    assert "additional configurations: --sweep, or -k with a full name" in text
 
 
-def test_the_bare_command_line_is_a_case_under_its_full_name() -> None:
+def test_the_bare_command_line_is_a_case_with_its_full_name() -> None:
     config = BARE["toy_model"]
     config.check()
     facts = (config.model_name, config.dataset, config.batches.global_batch_size, config.num_epochs)
@@ -223,7 +223,7 @@ def test_the_bare_command_line_is_a_case_under_its_full_name() -> None:
     assert {"norm_layer", "dbn_replica_group_size"} <= set(host.idle())  # it has no norms
 
 
-def test_the_documents_example_of_host_events_is_a_case() -> None:
+def test_the_documented_example_of_host_events_is_a_case() -> None:
     config = EVENTS["cifar_resnet8"]
     config.check()
     assert config == Application(
@@ -245,14 +245,14 @@ def test_the_documents_example_of_host_events_is_a_case() -> None:
     ("logs", "calls", "warnings"),
     [("1", 6, 0), ("2", 6, 1), ("10", 66, 1), ("1/2", 3, 0), ("1/3", 2, 0), ("0", 1, 1)],
 )
-def test_a_host_has_the_host_events_of_the_document(logs: str, calls: int, warnings: int) -> None:
+def test_a_host_has_the_documented_host_events(logs: str, calls: int, warnings: int) -> None:
     for system in (EVENTS, BARE_HOST):
         config = dataclasses.replace(system["cifar_resnet8"], logs_per_epoch=Fraction(logs))
         config.check()
         assert (config.program.calls, len(config.warnings)) == (calls, warnings)
 
 
-def test_the_header_says_what_becomes_another_than_asked() -> None:
+def test_the_header_lists_options_that_differ_from_the_command_line() -> None:
     _, text = collected("--set=ckpts_per_epoch=3", "-k", "resnet8_test-")
     assert "resnet8_test-synthetic-ckptsperepoch3 and 2 more: " in text
     updates = RESNET8.weight_updates_per_epoch
@@ -274,7 +274,5 @@ def test_the_header_says_what_becomes_another_than_asked() -> None:
         ),
     ],
 )
-def test_a_name_in_full_brings_a_further_case_and_data_a_usual_one(
-    words: List[str], names: List[str]
-) -> None:
+def test_a_full_name_adds_a_case_and_data_a_usual_one(words: List[str], names: List[str]) -> None:
     assert collected(*words)[0] == names

@@ -1,4 +1,4 @@
-"""The application's presets: the published numbers, and the same in a size for hosts."""
+"""The application's presets: the published numbers, and the same at a size for hosts."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_every_preset_has_the_published_numbers(name: str) -> None:
     config.check()
 
 
-def test_presets_are_cases_of_the_systems_that_they_need() -> None:
+def test_presets_are_cases_of_the_systems_they_need() -> None:
     assert set(PRESETS) == set(TABLE) | set(SAME_AS)
     assert {name for name, config in PRESETS.items() if config.ipus == 16} == set(POD16)
     assert {name for name, config in PRESETS.items() if config.ipus == 4} == set(POD4)
@@ -116,7 +116,7 @@ def test_presets_are_cases_of_the_systems_that_they_need() -> None:
         assert PRESETS[name].logs_per_epoch == 1
 
 
-def test_what_groups_of_presets_share() -> None:
+def test_groups_of_presets_share_their_options() -> None:
     for name in ("8k_bn", "8k_gn"):
         config = PRESETS[f"resnet50_16ipus_{name}_pipeline"]
         assert config.half_partials and config.recomputation and config.eight_bit_transfer
@@ -180,7 +180,7 @@ SIZES = {
     *("dbn_replica_group_size", "pipeline_validation_model"),
     *("half_partials", "gather_conv_output"),
 }
-# What a host keeps, so that its baselines stay comparable.
+# Hosts keep these values, so that their baselines stay comparable.
 OF_HOST = {
     "resnet8_test_lars": {"l2_regularization", "optimizer_params"},
     "resnet8_16ipus_bn": {"norm_layer"},

@@ -1,4 +1,4 @@
-"""The application's rules: what contradicts itself is refused, what gives way is named."""
+"""The application's rules: contradictions are refused, and options that yield are named."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ RULES: List[Tuple[Application, Dict[str, Any], str]] = [
     RULES,
     ids=[f"{number}-{'-'.join(changes)}" for number, (_, changes, _) in enumerate(RULES)],
 )
-def test_what_contradicts_itself_is_refused(
+def test_contradictions_are_refused(
     config: Application, changes: Dict[str, Any], message: str
 ) -> None:
     config.check()
@@ -154,7 +154,7 @@ PROPORTIONS = {"available_memory_proportion": (15.0, 10.0)}
         (HOST_8K, {"accelerator_side_preprocess": False}, UnallowedConfigurationError),
     ],
 )
-def test_some_errors_are_of_the_originals_kinds(
+def test_some_errors_have_the_original_types(
     config: Application, changes: Dict[str, Any], kind: type
 ) -> None:
     (option,) = changes
@@ -164,7 +164,7 @@ def test_some_errors_are_of_the_originals_kinds(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: run it there")
-def test_an_ipu_of_a_large_number_is_refused_without_counting_up_to_it() -> None:
+def test_a_large_ipu_number_is_refused_without_counting_up_to_it() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (now + (1 << 28), hard))
@@ -175,7 +175,7 @@ def test_an_ipu_of_a_large_number_is_refused_without_counting_up_to_it() -> None
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-def test_what_the_rules_allow() -> None:
+def test_valid_combinations_are_accepted() -> None:
     dataclasses.replace(HOST_8K, pipeline_splits=SPLITS, recomputation=True).check()
     eight = tuple(float(value) for value in range(10, 18))
     dataclasses.replace(POD16_8K, available_memory_proportion=eight).check()
@@ -206,7 +206,7 @@ def test_what_the_rules_allow() -> None:
         ("deterministic", "shuffle"),
     ],
 )
-def test_what_gives_way_is_named(option: str, overruled: str) -> None:
+def test_options_that_yield_are_named(option: str, overruled: str) -> None:
     assert settled(RESNET8) == RESNET8
     changes: Dict[str, Any] = {option: True}
     asked = dataclasses.replace(RESNET8, **changes)
@@ -239,7 +239,7 @@ WORDS = ["0", "1", "-1", "7", "2000", str(2**62), "1e9", "0.5", "1/3", "1e-30"]
 
 
 @given(st.data())
-def test_any_number_is_accepted_or_refused_in_words(data: st.DataObject) -> None:
+def test_any_number_is_accepted_or_refused_with_a_message(data: st.DataObject) -> None:
     config = data.draw(st.sampled_from([RESNET8, HOST_8K, POD16_8K, BS20]))
     for name in data.draw(st.lists(st.sampled_from(NUMBERS), min_size=1, max_size=3)):
         text = data.draw(st.sampled_from(WORDS))

@@ -1,4 +1,4 @@
-"""The classification cases hold the numbers of the original program's configuration files."""
+"""The classification cases have the numbers of the original program's configuration files."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ GROUPED = {
     "enable_fast_groupnorm": True,
     "random_weights": True,
 }
-# benchmarks.yml: preset it names, tiles for transfers, prefetch of the exchange
+# benchmarks.yml: its preset, I/O tiles, prefetch depth
 BENCHMARKS = {
     "resnet50_infer_gen_pod4": ("resnet50", 64, True),
     "resnet50_minlatency": ("resnet50", 0, False),
@@ -90,7 +90,7 @@ def test_there_is_no_other_preset() -> None:
     assert set(IPU) == {*PRESETS, "resnext101"}
 
 
-def test_every_network_has_an_ipu_case_under_its_own_name() -> None:
+def test_every_network_has_an_ipu_case_with_its_name() -> None:
     from ipubench.models.torch.architectures import ARCHITECTURES
 
     own = {**IPU, **IPU_OTHERS}
@@ -126,7 +126,7 @@ def test_the_benchmarks_are_the_originals(name: str, facts: Tuple[str, int, bool
 
 
 def at(presets: Presets[Direct], name: str) -> Sweep:
-    """Return one entry of the file at its batch sizes."""
+    """Return one entry of the file with its batch sizes."""
     (found,) = (sweep for sweep in presets.entries if sweep.base.name == name)
     return found
 
@@ -152,7 +152,7 @@ def test_every_network_has_a_host_variant_and_the_published_batch_sizes() -> Non
     )
 
 
-def test_an_ipu_runs_the_published_batch_sizes_and_always_the_presets_own() -> None:
+def test_an_ipu_runs_the_published_batch_sizes_and_always_the_preset_one() -> None:
     sweep = at(IPU, "efficientnet-b0")
     assert sweep.values == (1, 8, 16, 32, 49)
     assert sweep.usual == (49,)
@@ -174,12 +174,12 @@ def test_an_ipu_runs_the_published_batch_sizes_and_always_the_presets_own() -> N
         ),
     ],
 )
-def test_what_has_no_meaning_is_refused(changes: Dict[str, Any], message: str) -> None:
+def test_meaningless_options_are_refused(changes: Dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(Classifier(), **changes).check()
 
 
-def test_a_profile_of_an_ipu_is_of_as_few_batches_as_can_run_and_leaves_no_program() -> None:
+def test_a_profile_of_an_ipu_takes_the_fewest_batches_and_keeps_no_program() -> None:
     family = CaseSet.of(IPU["resnet50"], {})
     (usual,) = expand(family, {})
     (case,) = expand(family, {}, profiled=True)
@@ -199,7 +199,7 @@ def test_a_profile_of_an_ipu_is_of_as_few_batches_as_can_run_and_leaves_no_progr
 
 
 def test_inference_in_pytorch_has_no_master_weights() -> None:
-    """The original program has 16.16 and 32.32 alone."""
+    """The original program has 16.16 and 32.32 only."""
     for config in (HOST["resnet50"], IPU["resnet50"], TRITON["resnet50"]):
         (case,) = expand(CaseSet.of(config, {}), {}, precision="16.32")
         assert (case.excluded, case.error) == ("--precision=16.32", "")

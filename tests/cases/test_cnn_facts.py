@@ -21,8 +21,10 @@ from ipubench.plugins.command_line.set_option import convert
 
 FACTS = ("gbs", "per_epoch", "per_call", "replicas", "instances", "shards", "micro")
 # Per line: global batch size, weight updates per epoch and per host call, replicas, instances,
-# shards, micro batch. The standard EfficientNet's are those published later (it had none of its
-# own), with updates per epoch 1281167 // 768 and an interval of 1668 // 16.
+# shards, micro batch. The standard EfficientNet has the later published line (it had none before),
+# with 1281167
+# 768 updates per epoch and an interval of 1668
+# 16.
 LINES = {
     ("resnet50", "m2000"): (16384, 78, 4, 1, 1, 4, 16),
     ("resnet50", "pod16"): (16384, 78, 4, 4, 4, 4, 16),
@@ -133,7 +135,7 @@ def test_an_efficientnet_on_a_pod_runs_one_epoch() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(training.HOST))
-def test_a_host_variant_trains_as_its_line_does(name: str) -> None:
+def test_a_host_variant_trains_like_its_line(name: str) -> None:
     host, line = training.HOST[name], training.M2000[name]
     host.check()
     differ = {
@@ -148,7 +150,7 @@ def test_a_host_variant_trains_as_its_line_does(name: str) -> None:
     assert host.ipus == 0
 
 
-def test_rates_are_those_of_the_original() -> None:
+def test_rates_are_the_original_ones() -> None:
     assert training.M2000["resnet50"].recipe.base_rate == 16384 / 2048
     assert training.M2000["resnext101"].recipe.base_rate == 768 / 2048
     b4 = training.POD16["efficientnet-b4-g16"].recipe
@@ -158,12 +160,12 @@ def test_rates_are_those_of_the_original() -> None:
     assert b4.weight_decay == 1e-5
     assert training.POD16["resnet50"].recipe.weight_decay == 1e-4
     assert b4.rate(0) == 0.0
-    # One epoch of five that warm up, a few drops of the exponential schedule at its end.
+    # One of five warm-up epochs, and a few drops of the exponential schedule at its end.
     assert b4.rate(1600) == pytest.approx(b4.base_rate * 1600 / 8005 * 0.97**145)
 
 
 @pytest.mark.parametrize("data, mixes", [("real", True), ("generated", False)])
-def test_images_that_repeat_are_not_mixed(data: str, mixes: bool) -> None:
+def test_repeated_images_are_not_mixed(data: str, mixes: bool) -> None:
     config = dataclasses.replace(training.HOST["efficientnet-b4"], data=data)
     assert config.recipe.mixes is mixes
 
@@ -171,7 +173,7 @@ def test_images_that_repeat_are_not_mixed(data: str, mixes: bool) -> None:
 @pytest.mark.parametrize(
     "system, batch, batches", [("ipu", 1, 1000), ("ipu", 90, 555), ("m2000", 80, 156)]
 )
-def test_a_call_of_validation_is_an_equal_part_of_a_pass(
+def test_a_validation_call_is_an_equal_part_of_a_pass(
     system: str, batch: int, batches: int
 ) -> None:
     configs = {"ipu": inference.IPU, "m2000": inference.M2000}[system]
@@ -220,7 +222,7 @@ def test_contradictions_are_refused(changes: Dict[str, Any], message: str) -> No
         config.check()
 
 
-def test_what_changes_images_is_of_real_ones() -> None:
+def test_image_options_need_real_images() -> None:
     of_images: Dict[str, Any] = {
         "train_with_valid_preprocessing": True,
         "mixup_alpha": 0.5,
@@ -235,7 +237,7 @@ def test_what_changes_images_is_of_real_ones() -> None:
     assert not set(of_images) & set(real.idle())
 
 
-def test_a_weight_decay_beside_that_of_lars_is_idle() -> None:
+def test_weight_decay_with_lars_is_idle() -> None:
     lars: Dict[str, Any] = {"optimiser": "LARS", "abs_learning_rate": 0.1}
     one = dataclasses.replace(training.HOST["resnet50"], **lars, lars_weight_decay=0.0)
     assert one.recipe.optimiser_for(None)._weight_decay == 0.0
@@ -247,7 +249,7 @@ def test_a_weight_decay_beside_that_of_lars_is_idle() -> None:
         assert "weight_decay" not in dataclasses.replace(one, **change).idle()
 
 
-def test_one_ipu_has_one_proportion_of_memory_and_instances_of_a_host_do_not_train() -> None:
+def test_one_ipu_has_one_memory_proportion_and_host_instances_do_not_train() -> None:
     config = dataclasses.replace(inference.IPU["resnet50"], available_memory_proportion=(0.1,))
     config.check()
     with pytest.raises(ValueError, match="has 2 values"):
@@ -279,7 +281,7 @@ B4 = "efficientnet-b4"
         (B4, {"rmsprop_decay": 0.9, "rmsprop_base_decay_exp": -12}, "=-12 .* rmsprop_decay=0.9"),
     ],
 )
-def test_an_option_of_something_else_is_refused(
+def test_an_option_that_does_not_apply_is_refused(
     name: str, changes: Dict[str, Any], message: str
 ) -> None:
     config = dataclasses.replace(training.HOST[name], **changes)
@@ -299,11 +301,11 @@ def test_an_option_of_something_else_is_refused(
         ("resnet50", {"lr_schedule": "polynomial_decay_lr", "abs_end_learning_rate": 1e-3}),
     ],
 )
-def test_the_same_options_where_they_count(name: str, changes: Dict[str, Any]) -> None:
+def test_the_same_options_are_accepted_if_they_apply(name: str, changes: Dict[str, Any]) -> None:
     dataclasses.replace(training.HOST[name], **changes).check()
 
 
-def test_needs_name_options_and_values_that_there_are() -> None:
+def test_needs_name_existing_options_and_values() -> None:
     fields = {field.name: field for field in dataclasses.fields(Training)}
     for name, needs in NEEDS.items():
         assert name in fields
@@ -312,7 +314,7 @@ def test_needs_name_options_and_values_that_there_are() -> None:
             assert all(value in choices if choices else True for value in values)
 
 
-def test_options_of_training_are_not_those_of_validation() -> None:
+def test_training_options_are_not_validation_options() -> None:
     of_validation = set(option_types(Validation))
     only_training = {"bn_decay", "dropout_rate", "block_survival_prob"}
     assert only_training | {"train_with_valid_preprocessing"} <= set(option_types(Training))
@@ -345,7 +347,7 @@ def test_misspelt_splits_are_refused(
         dataclasses.replace(configs["resnet50"], pipeline_splits=named).check()
 
 
-def test_splits_of_validation_are_judged_too() -> None:
+def test_splits_of_validation_are_checked_too() -> None:
     config = inference.M2000["efficientnet-b0"]
     config = dataclasses.replace(config, replicas=2, instances=2, shards=2, pipeline=True)
     dataclasses.replace(config, pipeline_splits=("block4b",)).check()
@@ -365,7 +367,7 @@ def test_splits_of_validation_are_judged_too() -> None:
     ],
     ids=str,
 )
-def test_units_have_the_names_that_splits_are_judged_by(network: Network) -> None:
+def test_units_have_the_names_that_splits_are_checked_against(network: Network) -> None:
     tf = pytest.importorskip("tensorflow", reason="needs TensorFlow: pip install tensorflow")
     from ipubench.models.tensorflow.cnn.classification import build_classifier
 
@@ -391,7 +393,7 @@ NUMBERS: List[str] = [name for name, kind in option_types(Training).items() if k
 
 
 @given(st.data())
-def test_any_number_is_accepted_or_refused_in_words(data: st.DataObject) -> None:
+def test_any_number_is_accepted_or_refused_with_a_message(data: st.DataObject) -> None:
     config: Training = data.draw(st.sampled_from(list(training.HOST.values())))
     for name in data.draw(st.lists(st.sampled_from(NUMBERS), min_size=1, max_size=3)):
         text = data.draw(st.sampled_from(WORDS[option_types(Training)[name]]))

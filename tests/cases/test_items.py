@@ -1,6 +1,6 @@
-"""What a batch of each program counts: items of all replicas, whatever runs it.
+"""How many items a batch of each program counts: those of all replicas, on any runtime.
 
-The bench functions stay in their modules: pytest would take one that is named here for a case.
+Bench functions stay in their modules: pytest would collect one imported here.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def changed(config: CaseConfig, options: Dict[str, Any]) -> CaseConfig:
 
 
 class Runtime:
-    """Makes steps of nothing."""
+    """Makes steps that do nothing."""
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         return lambda *_, **__: None
@@ -84,7 +84,7 @@ class Runtime:
             changed(application.IPU["resnet50_infer_bs16"], NETWORK),
             SIZE * REPLICAS,
         ),
-        # Clients count what they ask for.
+        # Clients count their requests.
         (
             triton.bench_triton,
             changed(triton.IPU["resnet50"], {"micro_batch_size": SIZE, "data": "generated"}),

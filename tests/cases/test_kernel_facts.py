@@ -1,4 +1,4 @@
-"""What the TensorFlow kernels say of themselves: defaults, feeds, operation counts, limits."""
+"""Facts of the TensorFlow kernels: defaults, feeds, operation counts, limits."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_defaults_are_the_original_programs(config: Any) -> None:
 
 
 @pytest.mark.parametrize("config", KERNELS, ids=name)
-def test_labels_are_fed_for_training_only(config: Any) -> None:
+def test_labels_are_fed_only_in_training(config: Any) -> None:
     inputs, labels = SHAPES[type(config)]
     specs = [(spec.name, spec.shape) for spec in config.feed(DATA).specs]
     assert specs == [("inputs", inputs)]
@@ -81,7 +81,7 @@ def test_labels_are_fed_for_training_only(config: Any) -> None:
 
 
 @pytest.mark.parametrize("config", KERNELS, ids=name)
-def test_zero_values_are_of_synthetic_batches(config: Any) -> None:
+def test_zero_values_are_for_synthetic_batches(config: Any) -> None:
     assert not config.feed(DATA).zero_values
     assert dataclasses.replace(config, use_zero_values=True).feed(DATA).zero_values
     words = {"use_zero_values": ["true"]}
@@ -96,8 +96,8 @@ def test_zero_values_are_of_synthetic_batches(config: Any) -> None:
     ("config", "inference", "training"),
     [
         (Dense(size=10), 200, 400),
-        # Each timestep: [1, 3] x [3, 12] for the inputs, and from the second on for the state; in
-        # training the gradients of both weights and of the state.
+        # Each timestep: [1, 3] x [3, 12] for the inputs and, from the second on, for the state.
+        # Training adds the gradients of both weights and of the state.
         (Lstm(timesteps=1, hidden_size=3), 72, 2 * 72),
         (Lstm(timesteps=2, hidden_size=3), 3 * 72, (2 * 2 + 3) * 72),
         # [1, 4] x [4, 12] for the inputs.
@@ -105,8 +105,8 @@ def test_zero_values_are_of_synthetic_batches(config: Any) -> None:
         (Rnn(timesteps=2, hidden_size=3), 3 * 18, (2 * 2 + 3) * 18),
         # [1, 4] x [4, 9] for the inputs, [1, 3] x [3, 9] for the state.
         (Gru(timesteps=2, hidden_size=3, input_size=4), 2 * 72 + 54, 4 * 72 + 3 * 54),
-        # Layer 1: [1, 4] x [4, 12] and [1, 3] x [3, 12]; layer 2: the latter for its inputs and
-        # for its state; [1, 3] x [3].
+        # Layer 1: [1, 4] x [4, 12] and [1, 3] x [3, 12]. Layer 2: the latter for both its inputs
+        # and its state. Then [1, 3] x [3].
         (
             LstmMulti(timesteps=2, input_size=4, hidden_size=3),
             2 * 96 + 72 + 3 * 72 + 6,
@@ -137,19 +137,19 @@ def test_operations_of_grouped_convolutions() -> None:
     assert one.flops_per_item() == 2 * 49 * (4 // 2) * 6
     training = dataclasses.replace(one, mode="training")
     assert training.flops_per_item() == 2 * one.flops_per_item()  # and the kernel's gradient
-    # The second convolution has 6 channels; an item is an image through one convolution.
+    # The second convolution has 6 channels; an item is an image in one convolution.
     two = dataclasses.replace(one, block_repeats=2)
     first, second = 2 * 49 * 2 * 6, 2 * 49 * 3 * 6
     assert two.flops_per_item() == (first + second) / 2
     training = dataclasses.replace(two, mode="training")
     assert training.flops_per_item() == (2 * first + 3 * second) / 2
-    # Each convolution strides again: 7, 4 and 2 pixels.
+    # Each convolution has a stride: 7, 4 and 2 pixels.
     strided = GroupedConv(input_size=7, stride=2, block_repeats=2)
     assert strided.layers == [(7, 64), (4, 64)]
 
 
-def test_a_groups_width_holds_in_every_convolution() -> None:
-    # The original program ends this test of its own with groups of another width.
+def test_the_group_width_holds_in_every_convolution() -> None:
+    # The original program's own test ends with groups of another width.
     config = GroupedConv(input_size=112, stride=3, filter_in=32, filter_out=16)
     config.check()
     assert config.groups == 16
@@ -168,7 +168,7 @@ def test_a_groups_width_holds_in_every_convolution() -> None:
         (Hmc(xla="off", system="ipu"), "xla off: "),
     ],
 )
-def test_what_cannot_be_is_refused(config: Any, message: str) -> None:
+def test_impossible_options_are_refused(config: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         config.check()
 
@@ -176,16 +176,16 @@ def test_what_cannot_be_is_refused(config: Any, message: str) -> None:
 @pytest.mark.parametrize("config", [*KERNELS, Hmc()], ids=name)
 def test_every_size_has_to_be_positive(config: Any) -> None:
     sizes = [item for item in dataclasses.fields(config) if item.type == "int"]
-    # A default of 0 stands for another size.
+    # A default of 0 means another size.
     assert all(item.metadata["minimum"] == (1 if item.default else 0) for item in sizes)
 
 
-def test_an_lstm_has_as_many_inputs_as_hidden_units_unless_it_says() -> None:
+def test_an_lstm_has_as_many_inputs_as_hidden_units_by_default() -> None:
     sizes: Dict[str, Any] = {"timesteps": 2, "batch_size": 3, "hidden_size": 4, "mode": "training"}
     for config, features in ((Lstm(**sizes), 4), (Lstm(**sizes, input_size=5), 5)):
         inputs, labels = config.feed(DATA).specs
         assert (inputs.shape, labels.shape) == ((2, 3, features), (2, 3, 4))
-    # What baselines of earlier versions hold.
+    # Baselines of earlier versions have this.
     assert "input_size" not in effective_options(Lstm(), frozenset())
     assert effective_options(Lstm(input_size=128), frozenset())["input_size"] == 128
 
@@ -198,7 +198,7 @@ def test_the_original_defaults_of_hmc() -> None:
     assert config.use_xla and not Hmc(xla="off").use_xla
 
 
-def test_hmc_is_left_out_where_other_data_or_precisions_are_asked_for() -> None:
+def test_hmc_is_left_out_with_other_data_or_precisions() -> None:
     family = CaseSet.of(Hmc(), {})
     (generated,) = expand(family, {}, data="generated")
     assert (generated.excluded, generated.error) == ("--data=generated", "")
@@ -221,7 +221,7 @@ EIGEN, ONEDNN, VNNI, BFLOAT16 = Operations
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("config", RECURRENT, ids=name)
-def test_xla_is_for_layers_over_time_unless_bfloat16_makes_large_ones_fast(
+def test_xla_runs_layers_over_time_unless_bfloat16_makes_large_ones_fast(
     config: Any, mode: str
 ) -> None:
     for beside in (EIGEN, ONEDNN, VNNI):
@@ -232,26 +232,26 @@ def test_xla_is_for_layers_over_time_unless_bfloat16_makes_large_ones_fast(
         assert by_xla(config, BFLOAT16, mode=mode, precision=precision, **LARGE) == kept
 
 
-def test_xla_is_for_some_convolutions() -> None:
+def test_xla_runs_some_convolutions() -> None:
     others = ({"batch_size": 8}, {"group_dim": 2}, {"stride": 2}, {"filter_out": 128})
     for beside in (ONEDNN, VNNI, BFLOAT16):  # only small depthwise inference
         assert by_xla(GroupedConv(), beside)
         for change in (*others, {"mode": "training"}):
             assert not by_xla(GroupedConv(), beside, **change), change
-    # Else sums of shifts, and gradients of groups.
+    # The others use sums of shifts, and gradients of groups.
     for mode in MODES:
         assert by_xla(GroupedConv(), EIGEN, mode=mode, batch_size=64)
         assert by_xla(GroupedConv(group_dim=2), EIGEN, mode=mode) == (mode == "training")
     assert not by_xla(GroupedConv(stride=2), EIGEN)
 
 
-def test_xla_is_for_dense_layers_beside_slower_operations() -> None:
+def test_xla_runs_dense_layers_next_to_slower_operations() -> None:
     chosen = {mode: [by_xla(Dense(), beside, mode=mode) for beside in Operations] for mode in MODES}
     assert chosen["inference"] == [True, False, False, False]
     assert chosen["training"] == [True, True, False, False]
 
 
-def test_the_published_sweep_is_there() -> None:
+def test_the_published_sweep_exists() -> None:
     marks = inspect.unwrap(bench_lstm_multi.bench_lstm_multi).pytestmark
     (sweep,) = [entry for mark in marks for entry in mark.args if isinstance(entry, Sweep)]
     points: List[Any] = list(sweep.configurations())

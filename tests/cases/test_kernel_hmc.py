@@ -1,4 +1,4 @@
-"""The hmc kernel: its samples against the exact distribution, its randomness, what it needs."""
+"""The hmc kernel: samples compared with the exact distribution, randomness, packages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def moments(config: Hmc, chains: int) -> Array:
 
 
 def numpy_moments(config: Hmc, chains: int) -> Array:
-    """The same from a Hamiltonian Monte Carlo in NumPy, all chains side by side."""
+    """Return the same from a Hamiltonian Monte Carlo in NumPy, with all chains in parallel."""
     random = np.random.RandomState(1)
 
     def slope(x: Array) -> Array:
@@ -56,11 +56,11 @@ def numpy_moments(config: Hmc, chains: int) -> Array:
     return np.transpose(sums) / config.hmc_steps
 
 
-def test_samples_are_of_the_exact_mean_and_variance() -> None:
-    # Not as many leapfrog steps as by default: the option counts.
+def test_samples_have_the_exact_mean_and_variance() -> None:
+    # Not the default number of leapfrog steps, to show that the option counts.
     config = Hmc(hmc_steps=TRANSITIONS, leapfrog_steps=3)
     found, reference = moments(config, CHAINS), numpy_moments(config, CHAINS)
-    # Chains are independent: their spread is the error of their mean, correlations included.
+    # Chains are independent, so their spread is the error of their mean, correlations included.
     error = found.std(axis=0, ddof=1) / np.sqrt(CHAINS)
     mean, square, acceptance = found.mean(axis=0)
     assert error[0] < 0.01 and error[1] < 0.01
@@ -68,12 +68,12 @@ def test_samples_are_of_the_exact_mean_and_variance() -> None:
     assert abs(square - (0.5 + 0.25)) < 4 * error[1]  # variance plus squared mean
     both = np.hypot(error, reference.std(axis=0, ddof=1) / np.sqrt(CHAINS))
     assert abs(acceptance - reference.mean(axis=0)[2]) < 4 * both[2]
-    # As strongly correlated as the reference's: neither more random nor less.
+    # As strongly correlated as the reference: not more random, and not less.
     assert 0.5 < error[0] / (reference.std(axis=0, ddof=1)[0] / np.sqrt(CHAINS)) < 2
 
 
 @pytest.mark.parametrize("system", ["host", "ipu"])
-def test_every_chain_draws_other_numbers_and_a_new_one_the_same(system: str) -> None:
+def test_every_chain_draws_other_numbers_and_a_new_step_the_same(system: str) -> None:
     config = Hmc(hmc_steps=50, system=system)
     first = moments(config, 3)
     assert len({tuple(chain) for chain in first}) == 3
@@ -81,8 +81,8 @@ def test_every_chain_draws_other_numbers_and_a_new_one_the_same(system: str) -> 
 
 
 @pytest.mark.parametrize("system", ["ipu", "host"])
-def test_an_ipu_draws_no_number_from_all_integers(system: str) -> None:
-    """Its XLA has no RngBitGenerator, which that becomes."""
+def test_an_ipu_does_not_draw_full_range_integers(system: str) -> None:
+    """TensorFlow maps that to RngBitGenerator, which an IPU's XLA lacks."""
     tf, layer = chain_of(Hmc(hmc_steps=5, system=system))
     graph = tf.function(lambda: layer({}), autograph=False).get_concrete_function().graph
     functions = graph.as_graph_def().library.function
@@ -98,7 +98,7 @@ def test_every_transition_counts() -> None:
     assert (x != START) == bool(accepted)
     _, longer = chain_of(Hmc(hmc_steps=2))
     after_one, after_two = np.array([x, square, accepted]), longer({}).numpy()
-    # The same numbers, so the second chain goes on where the first one ends.
+    # The same numbers, so the second chain continues from the end of the first.
     x, square, accepted = after_two - after_one
     assert square == pytest.approx(x**2, abs=1e-5)
     assert accepted in (0, 1)
@@ -119,7 +119,7 @@ def test_the_step_runs_chains_one_after_the_other(xla: str) -> None:
     assert int(step.layer.chains.numpy()) == 4
 
 
-def test_without_tensorflow_probability_it_says_what_to_install(
+def test_without_tensorflow_probability_the_message_names_the_package(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")

@@ -1,4 +1,4 @@
-"""The options that all kernels share: what is accepted where."""
+"""The options that all kernels share, and when each is accepted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.support.kernels import DATA
     ],
 )
 @pytest.mark.parametrize("config", [Dense(), Lstm()])
-def test_what_cannot_be_is_refused(
+def test_impossible_options_are_refused(
     config: TensorFlowKernel, changes: Dict[str, Any], message: str
 ) -> None:
     config.check()
@@ -40,7 +40,7 @@ def test_what_cannot_be_is_refused(
         dataclasses.replace(config, **changes).check()
 
 
-def test_planner_options_are_accepted_where_they_change_no_result() -> None:
+def test_planner_options_are_accepted_if_they_change_no_result() -> None:
     options = '{"availableMemoryProportion": "0.2"}'
     Dense(matmul_options=options, convolution_options=options).check()
     Dense(matmul_options='{"partialsType": "half"}', system="ipu").check()
@@ -53,7 +53,7 @@ def test_an_ipu_is_needed_for_each_replica() -> None:
 
 
 @pytest.mark.parametrize("found", [Operations.EIGEN, Operations.ONEDNN])
-def test_xla_can_be_forced_and_is_chosen_by_the_kernel_otherwise(
+def test_xla_can_be_forced_and_otherwise_the_kernel_chooses(
     found: Operations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ipubench.fixtures.runtimes.kernel_options.operations", lambda: found)
@@ -63,7 +63,7 @@ def test_xla_can_be_forced_and_is_chosen_by_the_kernel_otherwise(
     assert Dense(xla="on").use_xla
 
 
-def test_generated_batches_repeat_after_two_steps_more_than_are_timed() -> None:
+def test_generated_batches_repeat_after_two_more_steps_than_are_timed() -> None:
     config = Dense(steps=3, batches_per_step=10, data="generated", use_zero_values=True)
     feed = config.arrays(DATA, TensorSpec("inputs", (1, 2)))
     assert (feed.mode, feed.period, feed.zero_values) == ("generated", 50, True)

@@ -1,4 +1,4 @@
-"""The TensorFlow kernels against NumPy: outputs, and the weights after training on one batch."""
+"""The TensorFlow kernels compared with NumPy: outputs, and weights after training on one batch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.kernels import (
 
 pytestmark = pytest.mark.framework
 
-# Two shapes each at least; 36 and 40 timesteps are a loop in the graph, fewer are unrolled.
+# At least two shapes each. 36 and 40 timesteps are a loop in the graph, fewer are unrolled.
 CONFIGS = [
     Dense(batch_size=4, size=16),
     Dense(batch_size=3, size=40, include_activation=True),
@@ -56,13 +56,13 @@ CONFIGS = [
     Lstm(batch_size=3, timesteps=40, hidden_size=6, input_size=9),
     Lstm(name="one-timestep", batch_size=2, timesteps=1, hidden_size=4),
     LstmMulti(batch_size=1, timesteps=3, input_size=3, hidden_size=8),
-    # One layer by one product for all timesteps, one in turns (recurrent.parts_in_loop).
+    # One layer with one product for all timesteps, one with alternation (recurrent.parts_in_loop).
     LstmMulti(batch_size=3, timesteps=36, input_size=40, hidden_size=6),
     Rnn(batch_size=1, timesteps=3, hidden_size=8),
     Rnn(batch_size=3, timesteps=40, hidden_size=6),
 ]
 ONE_OF_EACH = list({type(config): config for config in CONFIGS}.values())
-# A host's loop, a host's loop compiled by XLA, and what an IPU's compiler is given.
+# A host's loop, a host's loop compiled by XLA, and the input of an IPU's compiler.
 FORMS = {"loop": {"xla": "off"}, "xla": {"xla": "on"}, "ipu": {"system": "ipu", "xla": "on"}}
 
 
@@ -71,9 +71,9 @@ def name(config: Any) -> str:
 
 
 def forms_of(configs: List[Any]) -> List[Any]:
-    """Return (configuration, form) in every form that differs.
+    """Return (configuration, form) for every form that differs.
 
-    An IPU is given a loop over any number of timesteps: a long one shows what a short one does.
+    An IPU always gets a loop over timesteps, so a long one shows what a short one does.
     """
     return [
         pytest.param(config, form, id=f"{name(config)}-{form}")
@@ -83,10 +83,10 @@ def forms_of(configs: List[Any]) -> List[Any]:
     ]
 
 
-# 3e-2: a bfloat16 has 8 significant bits, so one rounding of a value near 2 costs 2^-8; a product's
-# output is rounded, a recurrent layer's gates and state at each timestep.
+# 3e-2: a bfloat16 has 8 significant bits, so rounding a value near 2 costs up to 2^-8. A product
+# rounds its output; a recurrent layer rounds gates and state at each timestep.
 TOLERANCE = {"32.32": 1e-5, "16.16": 3e-2}
-# In 16 bits a loop does what unrolled timesteps do, and stores what they computed besides.
+# In 16 bits a loop computes what unrolled timesteps compute, and also stores it.
 LONG = [config for config in CONFIGS if getattr(config, "timesteps", 36) >= 36]
 OUTPUTS = [
     pytest.param(*pair.values, precision, id=f"{pair.id}-{precision}")
@@ -98,7 +98,7 @@ OUTPUTS = [
 @pytest.mark.parametrize(("config", "form", "precision"), OUTPUTS)
 def test_the_output_is_numpys(config: Any, form: str, precision: str) -> None:
     step = built(config, precision=precision, **FORMS[form])
-    # One graph for all batches: a layer compiles its cell each time that Python calls it.
+    # One graph for all batches: a layer compiles its cell on each call from Python.
     layer = step._tf.function(lambda inputs: step.layer({"inputs": inputs}), autograph=False)
     for index, batch in enumerate(batches_of(step)):
         inputs = {key: ring[index] for key, ring in step.ring.items()}
@@ -109,8 +109,8 @@ def test_the_output_is_numpys(config: Any, form: str, precision: str) -> None:
         np.testing.assert_allclose(float64(output), expected, atol=TOLERANCE[precision] * scale)
 
 
-# The test above has every layer without XLA, and training every layer under it; one of each kind
-# shows what the loop adds.
+# The test above runs every layer without XLA, and the training test runs every layer with it. One
+# layer of each kind shows what the loop adds.
 @pytest.mark.parametrize("xla", ["on", "off"])
 @pytest.mark.parametrize("config", ONE_OF_EACH, ids=name)
 def test_the_loop_computes_the_same_outputs(config: Any, xla: str) -> None:
@@ -118,16 +118,16 @@ def test_the_loop_computes_the_same_outputs(config: Any, xla: str) -> None:
     step.compile()
     assert step.describe()["constant_weights"] is True
     outputs = [output_of(config, weights_of(step), batch) for batch in batches_of(step)]
-    for batches in (len(outputs), 2 * len(outputs)):  # every batch counts, each time
+    for batches in (len(outputs), 2 * len(outputs)):  # every batch counts each time
         run = (outputs * 2)[:batches]
         expected = sum(o.sum() if xla == "on" else o.flat[0] for o in run)
         scale = sum(np.abs(o).sum() if xla == "on" else abs(o.flat[0]) for o in run)
         assert step.run(batches) == pytest.approx(expected, rel=1e-4, abs=1e-5 * scale)
 
 
-# A long layer on an IPU is in float32 what XLA is given on a host: one with a recurrence of its own
-# and one of two layers show it. On a host two short layers show what is between layers, and how XLA
-# is given unrolled timesteps of an LSTM; one long layer shows the loop.
+# In float32 an IPU gets the same long layer as XLA on a host. One with a special recurrence and one
+# of two layers show that. On a host two short layers show what happens between layers and how XLA
+# gets an LSTM's unrolled timesteps; one long layer shows the loop.
 SHOWN = {"lstm-9-ipu", "rnn-14-ipu", "lstm-8-xla", "lstm_multi-12-loop", "lstm_multi-12-xla"}
 TRAINED = [pair for pair in forms_of(CONFIGS) if pair.id not in SHOWN]
 assert len(TRAINED) == len(forms_of(CONFIGS)) - len(SHOWN)
@@ -135,7 +135,7 @@ assert len(TRAINED) == len(forms_of(CONFIGS)) - len(SHOWN)
 
 @pytest.mark.parametrize(("config", "form"), TRAINED)
 def test_training_follows_the_gradient(config: Any, form: str) -> None:
-    # At a high rate the update is large against the rounding of the weight.
+    # At a high rate the update is large compared with the rounding of the weight.
     step = built(config, mode="training", learning_rate=10.0, **FORMS[form])
     if isinstance(config, (Gru, Lstm, Rnn)):
         probabilities(step)
@@ -144,7 +144,7 @@ def test_training_follows_the_gradient(config: Any, form: str) -> None:
     check_slopes(found, weights, lambda moved: loss_of(config, moved, batch))
 
 
-# Several LSTMs in a loop take long to compile; the loop that XLA is given is that of the GRU.
+# Several LSTMs in a loop take long to compile. The GRU's loop is the one that XLA gets.
 SHORT = LstmMulti(timesteps=2, input_size=3, hidden_size=8)
 IN_BFLOAT16 = [SHORT if isinstance(one, LstmMulti) else one for one in ONE_OF_EACH]
 
@@ -155,12 +155,12 @@ def test_training_in_bfloat16_stays_near_float32(config: Any) -> None:
         needs_exact_bfloat16()
     options = {"mode": "training", "learning_rate": 10.0}
     full = built(config, xla="off", **options)
-    # A layer of an RNN or an LSTM is compiled as one of several LSTMs is.
+    # A layer of an RNN or an LSTM compiles like one of several LSTMs.
     compiled = () if isinstance(config, (Lstm, Rnn)) else ("on",)
     start = built(config, precision="16.16", xla="off", **options)
     copy_weights(start, full)
     halves = {"off": start}
-    # Of all layers that XLA compiles the update of variables of 16 bits is the same.
+    # The update of 16-bit variables is the same for all layers that XLA compiles.
     if isinstance(config, (Dense, GroupedConv)):
         halves["on"] = built(config, precision="16.16", xla="on", **options)
         copy_weights(start, halves["on"])
@@ -186,13 +186,13 @@ def test_training_in_bfloat16_stays_near_float32(config: Any) -> None:
 
 
 @pytest.mark.parametrize("config", ONE_OF_EACH, ids=name)
-def test_no_two_weights_start_alike(config: Any) -> None:
+def test_no_two_weights_start_equal(config: Any) -> None:
     values = [value for value in weights_of(built(config)).values() if value.ndim > 1]
     firsts = [value.flat[0] for value in values]
     assert len(set(firsts)) == len(firsts)
 
 
-def test_weights_start_as_the_original_programs_do() -> None:
+def test_weights_start_as_in_the_original_programs() -> None:
     start = weights_of(built(Dense(size=64)))
     assert np.abs(start["kernel"]).max() <= np.sqrt(6 / 128)
     assert not start["bias"].any()
@@ -215,7 +215,7 @@ def test_the_original_learning_rate_changes_no_weight_of_grouped_conv() -> None:
     np.testing.assert_array_equal(weights_of(step)["kernels.0"], before["kernels.0"])
 
 
-def test_an_ipu_is_given_convolutions_and_loops() -> None:
+def test_an_ipu_gets_convolutions_and_loops() -> None:
     def operations(config: Any) -> Set[str]:
         step = built(config, system="ipu")
         graph = step._tf.function(
@@ -223,22 +223,22 @@ def test_an_ipu_is_given_convolutions_and_loops() -> None:
         )
         return {node.type for node in graph.get_concrete_function().graph.get_operations()}
 
-    # What it could not recognise: a host's sums of shifted images, and unrolled timesteps.
+    # An IPU could not recognise a host's sums of shifted images or unrolled timesteps.
     small = GroupedConv(filter_in=4, filter_out=4, input_size=5, block_repeats=1)
     assert "Conv2D" in operations(small)
     for config in (Lstm(hidden_size=4), Gru(hidden_size=4, input_size=4), Rnn(hidden_size=4)):
         assert operations(config) & {"While", "StatelessWhile"}
 
 
-def test_xla_shares_out_no_product_of_a_small_layer_to_threads() -> None:
-    """With what makes their weights, unrolled ones were: to wake a thread took longer."""
+def test_xla_does_not_parallelise_products_of_small_layers() -> None:
+    """It did for unrolled layers that compute their weights; waking a thread took longer."""
     step = built(Rnn(timesteps=3), mode="training", precision="16.16", xla="on")
     step.compile()
     program = step._run.experimental_get_compiler_ir(step._tf.constant(1))(stage="optimized_hlo")
     assert "while" in program and "outer_dimension_partitions" not in program
 
 
-def test_one_more_convolution_is_one_more_convolution() -> None:
+def test_one_more_convolution_adds_one_convolution() -> None:
     config = GroupedConv(filter_in=4, filter_out=4, input_size=6, block_repeats=2)
     two, four = built(config), built(dataclasses.replace(config, block_repeats=4))
     for number, kernel in enumerate(four.layer.kernels):
@@ -250,8 +250,8 @@ def test_one_more_convolution_is_one_more_convolution() -> None:
     )
 
 
-def test_the_bytes_of_the_weights_are_those_of_the_layer() -> None:
-    """A matrix and a bias; training writes them too."""
+def test_weight_traffic_is_that_of_the_layer() -> None:
+    """A matrix and a bias; training also writes them."""
     weights = 16 * 16 + 16
     assert built(Dense(size=16)).weight_traffic() == 4 * weights
     assert built(Dense(size=16, mode="training")).weight_traffic() == 2 * 4 * weights

@@ -1,4 +1,4 @@
-"""PopART's kernels: their options, counts of operations, and real runs of small cases."""
+"""PopART's kernels: options, operation counts, and real runs of small cases."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ APART: Dict[str, Any] = {**ON_IPU, "auto_sharding": False}
     ],
 )
 @pytest.mark.parametrize("config", [PopartLstm(), PopartConv()])
-def test_what_cannot_be_is_refused(config: Any, changes: Dict[str, Any], message: str) -> None:
+def test_impossible_options_are_refused(config: Any, changes: Dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(config, **changes).check()
 
@@ -101,7 +101,7 @@ def test_an_lstm_has_a_hidden_unit_for_each_label(mode: str) -> None:
         {"replicas": 4, "system": "ipu"},
     ],
 )
-def test_what_can_be_is_accepted(changes: Dict[str, Any]) -> None:
+def test_valid_options_are_accepted(changes: Dict[str, Any]) -> None:
     config = dataclasses.replace(PopartLstm(), **changes)
     config.check()
     assert config.ipus == (config.shards * config.replicas if config.system == "ipu" else 0)
@@ -112,7 +112,7 @@ def test_an_image_smaller_than_the_filter_is_refused() -> None:
         PopartConv(input_width=2, kernel_size=9).check()
 
 
-def test_labels_are_fed_for_losses_only() -> None:
+def test_labels_are_fed_only_for_losses() -> None:
     kernels: List[Tuple[Any, Tuple[int, ...]]] = [
         (SMALL_LSTM, (5, 1, 3)),
         (SMALL_CONV, SMALL_CONV.output_shape),
@@ -124,14 +124,14 @@ def test_labels_are_fed_for_losses_only() -> None:
             assert (inputs.uniform, labels.classes, labels.shape) == ((-1.0, 1.0), 2, shape)
 
 
-def test_generated_batches_are_drawn_from_the_original_seed() -> None:
+def test_generated_batches_use_the_original_seed() -> None:
     config = dataclasses.replace(SMALL_LSTM, mode="training", data="generated")
     feed = config.feed(DATA)
     first, second = feed.drawn(2)
     assert not np.array_equal(first["inputs"], second["inputs"])
     assert -1 <= first["inputs"].min() < first["inputs"].max() < 1
     assert set(np.unique(first["labels"])) == {0, 1}
-    # The same values, however many batches a runtime keeps, and those of NumPy's generator.
+    # The values are those of NumPy's generator, however many batches a runtime keeps.
     (alone,) = feed.drawn(1)
     for name, values in alone.items():
         np.testing.assert_array_equal(values, first[name])
@@ -152,7 +152,7 @@ def test_generated_batches_are_drawn_from_the_original_seed() -> None:
         ),
     ],
 )
-def test_the_record_says_which_values_were_used(
+def test_the_record_names_the_values_used(
     changes: Dict[str, Any], expected: Dict[str, str]
 ) -> None:
     config = dataclasses.replace(SMALL_LSTM, **changes)
@@ -162,20 +162,21 @@ def test_the_record_says_which_values_were_used(
 
 
 def test_operations_per_item() -> None:
-    # A timestep multiplies [1, 3] with [3, 12] for the inputs, from the second on for the state.
+    # A timestep multiplies [1, 3] with [3, 12] for the inputs and, from the second on, for the
+    # state.
     product = 2 * 3 * 12
     assert PopartLstm(timesteps=1, hidden_size=3).flops_per_item() == product
     config = PopartLstm(timesteps=4, hidden_size=3)
     assert config.flops_per_item() == (4 + 3) * product
     assert dataclasses.replace(config, mode="evaluation").flops_per_item() == 7 * product
-    # Gradients: 4 of the inputs' weights, 3 of the state's, and 3 of the state itself.
+    # Gradients: 4 for the inputs' weights, 3 for the state's, and 3 for the state.
     assert dataclasses.replace(config, mode="training").flops_per_item() == (7 + 10) * product
 
     squares = PopartConv(
         input_width=4, input_height=4, channel_size=2, filter_number=3, kernel_size=3, padding=1,
         stride=1,
     )  # fmt: skip
-    # Along a row of 4 pixels the outputs meet 2, 3, 3 and 2 of them.
+    # Along a row of 4 pixels the outputs use 2, 3, 3 and 2 of them.
     assert squares.flops_per_item() == 2 * 2 * 3 * 10 * 10
     assert dataclasses.replace(squares, mode="training").flops_per_item() == 2 * 2 * 2 * 3 * 100
     whole = PopartConv(padding=0, kernel_size=2, stride=2, input_width=4, input_height=4)
@@ -225,7 +226,7 @@ def test_options_reach_the_case_and_its_graph_is_saved(frameworks: None, tmp_pat
         "--set=recompute=yes", "--set=auto_sharding=no", f"--save-graph={tmp_path / 'graphs'}",
     ]  # fmt: skip
     outcome = run(tmp_path, *words, framework="torch").assert_code(0)
-    outcome.line("recorded and not used on a host, where they change nothing: auto_sharding")
+    outcome.line("recorded and not used on a host: auto_sharding")
     ((name, record),) = records_in(tmp_path / "results").items()
     assert record["items_per_round"] == 2 * record["rounds"]["batches_per_step"]
     assert record["effective"]["recompute"] is True

@@ -1,4 +1,4 @@
-"""The cases of the original PopART programs, run by the whole suite on the PopART double."""
+"""The original PopART programs' cases, run by the whole suite on the PopART stand-in."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_the_suite_measures_the_lstm_cases(tmp_path: Path) -> None:
 
 
 @pytest.mark.framework
-def test_the_suite_measures_a_small_convolution_with_the_drivers_options(tmp_path: Path) -> None:
+def test_the_suite_measures_a_small_convolution_with_the_driver_options(tmp_path: Path) -> None:
     run(
         tmp_path, "", CONV, "-k", "training-generated", "--steps=2", "--batches-per-step=4",
         "--set=input_width=16", "--set=input_height=8", "--set=replicas=2", "--set=shards=2",
@@ -96,7 +96,7 @@ def test_cycles_are_in_the_record(tmp_path: Path) -> None:
 
 
 @pytest.mark.framework
-def test_an_ipu_that_cannot_be_attached_fails_its_case_with_one_message(tmp_path: Path) -> None:
+def test_a_failed_attach_fails_its_case_with_one_message(tmp_path: Path) -> None:
     words = [LSTM, "-k", "inference-synthetic"]
     text = run(tmp_path, "no device with 1 IPU is free", *words, device="ipu").assert_code(1).text
     assert "no device with 1 IPU is free" in text

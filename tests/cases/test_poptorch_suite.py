@@ -1,4 +1,4 @@
-"""The case of the original program, run by the whole suite on the PopTorch double."""
+"""The original program's case, run by the whole suite on the PopTorch stand-in."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def torch() -> Any:
 
 @pytest.mark.framework
 def test_the_suite_measures_the_ipu_cases(tmp_path: Path) -> None:
-    # A CPU computes slowly in float16; tests/runtimes/torch/test_ipu.py does so.
+    # float16 is slow on a CPU; tests/runtimes/torch/test_ipu.py covers it.
     text = run(tmp_path, "", "--precision=32.32").assert_code(0).text
     found = {r["config"]["data"]: r for r in records_in(tmp_path).values()}
     assert set(found) == {"synthetic", "generated", "real"}
@@ -69,7 +69,7 @@ def test_the_suite_measures_the_ipu_cases(tmp_path: Path) -> None:
 
 
 @pytest.mark.framework
-def test_an_ipu_that_cannot_be_attached_fails_its_case_with_one_message(tmp_path: Path) -> None:
+def test_a_failed_attach_fails_its_case_with_one_message(tmp_path: Path) -> None:
     text = (
         run(tmp_path, "no device with 1 IPU is free", "-k", "resnet50-ipu-bs1-synthetic")
         .assert_code(1)
@@ -80,9 +80,7 @@ def test_an_ipu_that_cannot_be_attached_fails_its_case_with_one_message(tmp_path
 
 
 @pytest.mark.framework
-def test_weights_that_are_missing_are_one_message(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_weights_are_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     words = ["--set=random_weights=no", "-k", "resnet50-ipu-bs1-generated"]
     text = run(tmp_path, "", *words, model="resnet18").assert_code(1).text
@@ -91,7 +89,7 @@ def test_weights_that_are_missing_are_one_message(
 
 
 @pytest.mark.framework
-def test_compiling_alone_keeps_the_program_for_later_runs(
+def test_compile_only_keeps_the_program_for_later_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("POPLAR_SDK_ENABLED", "/opt/poplar")

@@ -1,4 +1,4 @@
-"""The suite itself, run as a user runs it in the project's folder."""
+"""Runs the suite itself as a user does in the project's folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NETWORKS = "bench_inference/bench_cnn_torch.py"
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Dict[str, str]:
-    """Locks of its own, so that no other run is disturbed or waited for."""
+    """Use separate locks, so that no other run is disturbed and none has to be waited for."""
     variables = {
         **os.environ,
         "IPUBENCH_LEASE_DIR": str(tmp_path / "leases"),
@@ -45,13 +45,13 @@ def test_every_case_has_an_identifier_that_k_can_select(
 
 
 @pytest.mark.entry_point
-def test_options_of_cases_are_described(environment: Dict[str, str]) -> None:
+def test_describe_lists_options_of_cases(environment: Dict[str, str]) -> None:
     outcome = run(environment, NETWORKS, "--describe", "--device=cpu", "-k", "resnet50")
     outcome.assert_code(0)
     outcome.line("  engine=auto|openvino (str): how a host runs the network")
 
 
-def test_what_a_cpu_replaces_and_what_only_it_runs_is_said_beforehand(
+def test_replacements_and_exclusions_on_a_cpu_are_reported_first(
     environment: Dict[str, str],
 ) -> None:
     smaller = {**environment, "ONEDNN_MAX_CPU_ISA": "AVX2"}
@@ -64,7 +64,7 @@ def test_what_a_cpu_replaces_and_what_only_it_runs_is_said_beforehand(
     outcome.line("need a CPU for OpenVINO")
 
 
-def test_images_in_memory_are_generated_too_in_a_sweep_and_on_a_gpu(
+def test_in_memory_images_are_generated_in_a_sweep_and_on_a_gpu(
     environment: Dict[str, str],
 ) -> None:
     for more in (["--device=cpu", "--sweep"], ["--device=cuda"]):
@@ -72,7 +72,7 @@ def test_images_in_memory_are_generated_too_in_a_sweep_and_on_a_gpu(
         run(environment, *words).assert_code(0).line("resnet50-bs16-generated")
 
 
-def test_what_starts_soonest_comes_first(environment: Dict[str, str]) -> None:
+def test_fast_starting_cases_come_first(environment: Dict[str, str]) -> None:
     words = ["--collect-only", "-q", "-k", "resnet50", "--device=cpu"]
     found = [line for line in run(environment, *words).lines if "::" in line]
     functions = list(dict.fromkeys(line.split("[")[0].split("/")[-1] for line in found))
@@ -84,7 +84,7 @@ def test_what_starts_soonest_comes_first(environment: Dict[str, str]) -> None:
     ]
     several = ["instances4" in line for line in found if "inference/bench_cnn_tensorflow" in line]
     assert several == sorted(several) and any(several)
-    # Named files keep their order.
+    # Files named on the command line keep their order.
     named = ["bench_inference/bench_triton.py", NETWORKS]
     lines = [line for line in run(environment, *words, *named).lines if "::" in line]
     assert "bench_triton" in lines[0] and "bench_cnn_torch" in lines[-1]
@@ -93,7 +93,7 @@ def test_what_starts_soonest_comes_first(environment: Dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("path", "words", "names"),
     [
-        # Of the servers' clients those that say what no others say.
+        # Of the servers' clients only the informative ones.
         ("triton", ["-k", "resnet50 and triton"], ["1-sync", "4-async", "openvino-4-async"]),
         ("triton", ["-k", "resnet50-clients4-sync"], ["4-sync"]),
         (
@@ -104,7 +104,7 @@ def test_what_starts_soonest_comes_first(environment: Dict[str, str]) -> None:
         ("triton", ["-k", "resnet50-clients", "--set=request_type=sync"], ["1-sync", "4-sync"]),
         ("triton", ["-k", "resnet50-clients", "--set=clients=2"], ["2-sync", "2-async"]),
         ("triton", ["-k", "resnet50-clients", "--set=steps=2"], ["1-sync", "4-async"]),
-        # One batch size has real data.
+        # One batch size uses real data.
         ("cnn_torch", ["-k", "resnet34"], ["bs1-synthetic", "bs16-synthetic", "bs16"]),
         ("cnn_torch", ["-k", "resnet34", "--data=generated"], ["bs1-generated", "bs16-generated"]),
         ("cnn_torch", ["-k", "resnet34", "--data=real"], ["bs1", "bs16"]),
@@ -118,7 +118,7 @@ def test_what_starts_soonest_comes_first(environment: Dict[str, str]) -> None:
         ),
     ],
 )
-def test_a_cpu_leaves_out_the_cases_that_say_what_others_say(
+def test_a_cpu_skips_cases_that_add_no_information(
     path: str, words: List[str], names: List[str], environment: Dict[str, str]
 ) -> None:
     path = f"bench_inference/bench_{path}.py"
@@ -143,17 +143,17 @@ def test_a_dataset_outside_the_project_is_a_path_not_a_test(
         (["bench_inference"], "write --dataset-dir="),
     ],
 )
-def test_a_path_written_as_a_word_of_its_own_ends_with_a_message_that_names_the_option(
+def test_a_separate_path_argument_is_refused_with_the_option_name(
     more: List[str], said: str, tmp_path: Path, environment: Dict[str, str]
 ) -> None:
-    """pytest may take that folder for its root, and never read our conftest.py."""
+    """pytest may take that folder as its root and never read our conftest.py."""
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     outcome = run(environment, "--dataset-dir", str(tmp_path), *more).assert_code(4)
     outcome.line(said)
 
 
 @pytest.mark.parametrize("folder", ["missing", "empty", "file"])
-def test_a_data_set_that_cannot_be_used_ends_the_run_before_it_starts(
+def test_an_unusable_data_set_ends_the_run_before_it_starts(
     folder: str, tmp_path: Path, environment: Dict[str, str]
 ) -> None:
     (tmp_path / "empty").mkdir()
@@ -165,7 +165,7 @@ def test_a_data_set_that_cannot_be_used_ends_the_run_before_it_starts(
 
 
 @pytest.mark.framework
-def test_a_network_is_measured_on_the_three_kinds_of_data(
+def test_a_network_is_measured_with_three_kinds_of_data(
     tmp_path: Path, environment: Dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("torch", reason="needs PyTorch: make setup installs it")
@@ -215,7 +215,7 @@ LAUNCHERS = {
 
 @pytest.mark.entry_point
 def test_a_dry_run_has_the_published_launchers(environment: Dict[str, str]) -> None:
-    # A run of real IPUs has one kind of data; commands that are printed have their own.
+    # A run on real IPUs uses one kind of data; each printed command names its own.
     files = [
         f"{folder}/bench_cnn_tensorflow.py" for folder in ("bench_training", "bench_inference")
     ]
@@ -229,7 +229,7 @@ def test_a_dry_run_has_the_published_launchers(environment: Dict[str, str]) -> N
         assert f"poprun --numa-aware=yes {launcher} " in shown, name
 
 
-def test_quick_has_the_main_networks_and_every_kernel(environment: Dict[str, str]) -> None:
+def test_quick_selects_the_main_networks_and_every_kernel(environment: Dict[str, str]) -> None:
     outcome = run(environment, "-m", "quick", "--collect-only", "-q", "--device=cpu")
     functions = {line.split("::")[1].split("[")[0] for line in outcome.lines if "::" in line}
     everything = run(environment, "--collect-only", "-q", "--device=cpu")

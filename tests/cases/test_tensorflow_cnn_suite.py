@@ -1,4 +1,4 @@
-"""The TensorFlow CNN cases as a user runs them, small: what is recorded, and how they fail."""
+"""Small TensorFlow CNN cases as a user runs them: records and failures."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def run(folder: Path, *words: str) -> Outcome:
     return run_pytest(ROOT, environment, *words, framework="tensorflow")
 
 
-def test_updates_of_training_are_recorded(tmp_path: Path, records: Path) -> None:
+def test_weight_updates_of_training_are_recorded(tmp_path: Path, records: Path) -> None:
     run(tmp_path, TRAINING, "-k", "resnet50-real", f"--dataset-dir={records}").assert_code(0)
     (record,) = records_in(tmp_path / "results").values()
     assert record["data"]["mode"] == "real"
     assert record["throughput"]["unit"] == "images/s"
-    # Two micro batches of 4 an update, and as many updates a round as the host chose.
+    # An update takes two micro batches of 4; the host chose the number of updates per round.
     assert record["items_per_round"] == 8 * record["rounds"]["batches_per_step"]
     assert record["throughput_mean"] == record["throughput"]["mean"]
     assert record["effective"]["gradient_accumulation"] == 2
@@ -73,9 +73,7 @@ def test_instances_read_different_images(tmp_path: Path, records: Path) -> None:
     assert record["data"]["part"] == f"1 of {facts['ran']}"
 
 
-def test_data_that_cannot_be_read_ends_the_run_before_it_starts(
-    tmp_path: Path, records: Path
-) -> None:
+def test_unreadable_data_ends_the_run_before_it_starts(tmp_path: Path, records: Path) -> None:
     missing, images = tmp_path / "data", image_folder(tmp_path / "images")
     shutil.copytree(records, missing)
     (missing / "train-00001-of-00002").unlink()
@@ -87,7 +85,7 @@ def test_data_that_cannot_be_read_ends_the_run_before_it_starts(
         assert said in outcome.text and "Traceback" not in outcome.text
 
 
-def test_a_damaged_shard_fails_its_case_and_a_training_that_diverges_is_said(
+def test_a_damaged_shard_fails_its_case_and_diverging_training_is_reported(
     tmp_path: Path, records: Path
 ) -> None:
     folder = tmp_path / "data"

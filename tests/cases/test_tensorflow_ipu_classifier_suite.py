@@ -36,7 +36,7 @@ def test_the_suite_measures_weight_updates_of_a_pipeline(tmp_path: Path) -> None
     assert effective["ipus"] == 4
     assert effective["options"]["pipeline_schedule"] == "Grouped"
     assert effective["updates_per_call"] == updates
-    calls = 1 + 2 + 2  # to compile, to warm up, rounds; there may be more in between
+    calls = 1 + 2 + 2  # compile, warm-up and rounds; there may be more in between
     assert record["counters"]["weight_updates"] >= updates * calls
     assert record["counters"]["loss"] >= 0
     assert '"pipeline": ' in text

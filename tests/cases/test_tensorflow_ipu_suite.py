@@ -14,8 +14,8 @@ from tests.support.harness import Outcome, records_in, run_program
 
 pytestmark = pytest.mark.framework
 
-# The SDK's TensorFlow is found by a folder inside it, which the stand-in cannot add. The
-# plugin puts the stand-ins in, and TensorFlow is imported by nobody before the suite does.
+# The suite finds the SDK's TensorFlow by a folder in it, which the stand-in cannot add. The plugin
+# installs the stand-ins, and nothing imports TensorFlow before the suite does.
 PROGRAM = """
 import json, sys
 import pytest
@@ -51,7 +51,7 @@ ALL = [
     for name in ("dense", "dense-relu", "lstm")
     for mode in ("inference", "training")
 ]
-# XLA compiles a program of synthetic data, which takes long: one of each kernel and of each mode.
+# XLA takes long to compile a program of synthetic data, so one of each kernel and mode.
 FEW = ["dense-ipu-inference", "lstm-ipu-training"]
 
 
@@ -64,7 +64,7 @@ FEW = ["dense-ipu-inference", "lstm-ipu-training"]
             f"{MODEL} --use_synthetic_data --synthetic_data_initializer=normal",
             FEW,
         ),
-        ("generated", "32.32", MODEL, ALL),  # a CPU without XLA computes slowly in float16
+        ("generated", "32.32", MODEL, ALL),  # without XLA, float16 is slow on a CPU
     ],
     ids=["synthetic", "generated"],
 )
@@ -109,11 +109,11 @@ def test_profiling_runs_one_batch_for_the_engine_to_report(tmp_path: Path) -> No
     words = ["-k", "lstm-ipu-inference", "--data=generated", f"--profile={tmp_path / 'profiles'}"]
     text = run(tmp_path, "", "bench_kernels/bench_lstm.py", *words).assert_code(0).text
     calls = json.loads(text.split("calls:")[1].splitlines()[0])
-    assert calls["IPUStrategyV1.run"] == 3  # to compile, to warm up and to report
+    assert calls["IPUStrategyV1.run"] == 3  # compile, warm-up and report
     assert calls["reset_ipu_configuration"] == 1
 
 
-def test_ipus_that_cannot_be_attached_fail_their_case_with_one_message(tmp_path: Path) -> None:
+def test_a_failed_attach_fails_its_case_with_one_message(tmp_path: Path) -> None:
     words = ["-k", "lstm-ipu-inference", "--data=generated"]
     text = (
         run(tmp_path, "no device is free", "bench_kernels/bench_lstm.py", *words)

@@ -1,4 +1,4 @@
-"""Options of another plugin, or of a conftest.py, that have the names of ours."""
+"""Another plugin or a conftest.py has options with the same names as ours."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ipubench.plugins.command_line.options import sections
 from tests.support.harness import Project
 from tests.support.own_project import OwnProject
 
-#: As pytest-testinfra, pytest-playwright and pytest-resume have them, and one with a value.
+#: Options of pytest-testinfra, pytest-playwright and pytest-resume, and one with a value.
 OPTIONS = """
 def pytest_addoption(parser):
     parser.addoption("--hosts")
@@ -71,13 +71,13 @@ def test_workers_and_other_processes_have_both(own: OwnProject) -> None:
     saving = ("--steps=3", "--processes=2", "--keep-disturbed", "--baseline-save=main", "-n", "1")
     outcome = own.run(*THEIRS, *ours, *saving).assert_code(0)
     outcome.line(HEADER)
-    outcome.line("baseline with 1 case")  # of what two processes have measured
+    outcome.line("baseline with 1 case")  # two processes measured it
     assert (own.folder / "seen" / "report.html").is_file()
     again = own.run(*THEIRS, *ours, *saving, "--ipubench-resume").assert_code(0)
     assert "a new run" not in again.text
 
 
-def test_a_conftest_that_pytest_loads_late_may_have_the_names_as_well(own: OwnProject) -> None:
+def test_a_late_conftest_may_declare_the_same_names(own: OwnProject) -> None:
     late = own.folder / "tests" / "part"
     late.mkdir()
     (late / "conftest.py").write_text(OPTIONS)
@@ -87,8 +87,8 @@ def test_a_conftest_that_pytest_loads_late_may_have_the_names_as_well(own: OwnPr
     own.run("--device=cpu", "--budget", "0.05s").assert_code(0).line("1 passed")
 
 
-def test_a_value_of_a_short_spelling_is_no_path(own: OwnProject) -> None:
-    """Or pytest would look there, and not below testpaths, for the first conftest.py."""
+def test_a_value_of_a_short_spelling_is_not_taken_for_a_path(own: OwnProject) -> None:
+    """Otherwise pytest would look for the first conftest.py there and not below testpaths."""
     (own.folder / "tests" / "conftest.py").write_text(OPTIONS.replace("--", "--their-"))
     (own.folder / "pytest.ini").write_text("[pytest]\naddopts = -p ipubench\ntestpaths = tests\n")
     (own.folder / "cpu").mkdir()
@@ -97,7 +97,7 @@ def test_a_value_of_a_short_spelling_is_no_path(own: OwnProject) -> None:
     assert "another plugin" not in outcome.text
 
 
-def test_help_shows_one_line_and_all_options_where_they_are_asked_for(own: OwnProject) -> None:
+def test_help_has_one_line_and_all_options_on_request(own: OwnProject) -> None:
     (own.folder / "tests" / "conftest.py").write_text(OPTIONS)
     shown = own.run("--help-ipubench", "tests").assert_code(0).text
     options = [option for section in sections() for option in section.options]
@@ -108,7 +108,7 @@ def test_help_shows_one_line_and_all_options_where_they_are_asked_for(own: OwnPr
     assert "--help-ipubench " in usual and "--ipubench" not in usual and "--dry-run" not in usual
 
 
-def test_the_suite_has_both_spellings(project: Project) -> None:
+def test_the_suite_accepts_both_spellings(project: Project) -> None:
     words = ("-k", "beta", "--ipubench-set=batch_size=4", "--set", "layers=2")
     outcome = project.run("--collect-only", "-q", "--ipubench-device=fake", *words).assert_code(0)
     assert "another plugin" not in outcome.text

@@ -1,4 +1,4 @@
-"""A project's own options, for the other processes of a run."""
+"""A project's own options reach the other processes of a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ipubench.plugins.command_line.own_options import own_arguments
 
 
 def declares(plugin: Any, *options: str, wraps: bool = False, **attributes: Any) -> Any:
-    """Return the hook of a plugin that declares options."""
+    """Return a plugin's hook that declares options."""
 
     def declare(parser: Any, pluginmanager: Any) -> None:
         parser.addini("speed", "in pytest.ini")
@@ -22,14 +22,14 @@ def declares(plugin: Any, *options: str, wraps: bool = False, **attributes: Any)
 
 
 def module(name: str, file: str) -> ModuleType:
-    """Return a module of a file."""
+    """Return the module of a file."""
     made = ModuleType(name)
     made.__file__ = file
     return made
 
 
 class OfAClass:
-    """A plugin that the project registers."""
+    """A plugin class that the project registers."""
 
 
 CONFTEST = module("conftest", "/project/conftest.py")
@@ -60,9 +60,7 @@ HOOKS = [
         (["--maxfail=1", "--budget", "3", "--cov", "--wrapped=1"], []),
     ],
 )
-def test_options_of_the_project_and_settings_of_the_run_are_passed_on(
-    words: List[str], own: List[str]
-) -> None:
+def test_project_options_and_run_settings_are_passed_on(words: List[str], own: List[str]) -> None:
     hook = SimpleNamespace(pytest_addoption=SimpleNamespace(get_hookimpls=lambda: HOOKS))
     config: Any = SimpleNamespace(pluginmanager=SimpleNamespace(hook=hook))
     assert own_arguments(config, words) == own

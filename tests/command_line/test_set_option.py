@@ -31,7 +31,7 @@ def test_values_are_split_at_commas() -> None:
     }
 
 
-def test_json_stays_whole() -> None:
+def test_json_is_not_split() -> None:
     text = '{"a": "b,c", "d": [1, 2]}'
     assert split_values(f'{text},{{"e": 1}}') == [text, '{"e": 1}']
     assert split_values('{"a": "}", "b": 1}') == ['{"a": "}", "b": 1}']
@@ -60,13 +60,13 @@ def test_syntax_errors_are_usage_errors(words: List[str], message: str) -> None:
     ("word", "instead"),
     [
         ("data=real", "use --data=real instead"),
-        ("data=", "'' is none of synthetic, generated, real; write --data=VALUE"),
-        ("precision=1", "'1' is none of 16.16, 16.32, 32.32; write --precision=VALUE"),
+        ("data=", "'' is not one of synthetic, generated, real; write --data=VALUE"),
+        ("precision=1", "'1' is not one of 16.16, 16.32, 32.32; write --precision=VALUE"),
         ("system=ipu", "use --device=ipu instead"),
         ("name=x", "the name of a case cannot be set"),
     ],
 )
-def test_options_with_a_flag_of_their_own_are_pointed_to(word: str, instead: str) -> None:
+def test_options_with_a_flag_are_refused_with_the_flag(word: str, instead: str) -> None:
     with pytest.raises(pytest.UsageError, match=instead):
         parse_assignments([word])
 
@@ -83,7 +83,7 @@ def test_options_with_a_flag_of_their_own_are_pointed_to(word: str, instead: str
         ("layers", "", ()),
     ],
 )
-def test_text_becomes_the_options_type(key: str, text: str, value: Any) -> None:
+def test_text_becomes_the_option_type(key: str, text: str, value: Any) -> None:
     assert convert(Fake, key, text) == value
 
 
@@ -99,7 +99,7 @@ def test_text_becomes_the_options_type(key: str, text: str, value: Any) -> None:
         ("flavour", "swet", "not one of plain, sour, sweet; did you mean sweet?"),
     ],
 )
-def test_bad_values_say_what_is_expected(key: str, text: str, message: str) -> None:
+def test_bad_values_are_refused_with_the_expected_type(key: str, text: str, message: str) -> None:
     with pytest.raises(ValueError) as caught:
         convert(Fake, key, text)
     assert message in str(caught.value)
@@ -124,12 +124,12 @@ def test_an_unknown_key_lists_the_known_ones_and_the_nearest() -> None:
         ("simulation", "--device=ipu-model"),
     ],
 )
-def test_options_of_the_original_programs_say_what_to_use(key: str, instead: str) -> None:
+def test_options_of_the_original_programs_are_refused_with_advice(key: str, instead: str) -> None:
     assert instead in unknown_key_message(key, [Other])
 
 
-def test_what_messages_name_exists(pytestconfig: pytest.Config) -> None:
-    """An option that was renamed must not stay in the advice."""
+def test_advice_names_existing_options(pytestconfig: pytest.Config) -> None:
+    """A renamed option must not stay in the advice."""
     options = {*option_types(Training), *option_types(Application), *option_types(Classifier)}
     for advice in original_options().values():
         for name in re.findall(r"--set=(\w+)", advice):

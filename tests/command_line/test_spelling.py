@@ -1,4 +1,4 @@
-"""Words that are nearly right: the message names what is meant."""
+"""Messages for near misses name the intended value."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pytest
 from ipubench.plugins.command_line.set_option import original_options
 from tests.support.harness import Project
 
-#: Options that pytest or a plugin has as well.
+#: Options that pytest or another plugin also has.
 ALSO_HERE = {"device_id", "profile", "report", "save_graph", "sweep"}
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--precision=fp32"], "'fp32' is none of 16.16, 16.32, 32.32; fp32 is 32.32 here"),
+        (["--precision=fp32"], "'fp32' is not one of 16.16, 16.32, 32.32; fp32 is 32.32 here"),
         (["--device=gpu"], "; gpu is cuda here"),
         (["--device=cdua"], "; did you mean cuda?"),
         (["--basline-save=x"], "--basline-save, did you mean: --baseline-save"),
@@ -25,15 +25,18 @@ ALSO_HERE = {"device_id", "profile", "report", "save_graph", "sweep"}
         (["--synthetic-data", "cpu"], "--synthetic-data: use --data=generated instead"),
         (["--mode", "eval"], "; write -k evaluation"),
         (["--report"], "--report: --profile=DIR leaves"),
-        (["--set=data=nothing"], "'nothing' is none of synthetic, generated, real; write --data="),
+        (
+            ["--set=data=nothing"],
+            "'nothing' is not one of synthetic, generated, real; write --data=",
+        ),
         (["-k", "beta", "--against=/bin/nothing"], "such as /opt/old/bin/python"),
     ],
 )
-def test_a_message_names_what_is_meant(project: Project, words: List[str], said: str) -> None:
+def test_a_message_names_the_intended_value(project: Project, words: List[str], said: str) -> None:
     project.run(*words).assert_code(4).line(said)
 
 
-def test_each_option_of_the_original_programs_has_its_advice(project: Project) -> None:
+def test_each_original_option_has_its_advice(project: Project) -> None:
     advice = {f"--{name.replace('_', '-')}": text for name, text in original_options().items()}
     flags = [flag for flag in advice if flag[2:].replace("-", "_") not in ALSO_HERE]
     outcome = project.run(*flags).assert_code(4)
@@ -49,12 +52,12 @@ def test_each_option_of_the_original_programs_has_its_advice(project: Project) -
         (
             'Fake(name="beta", ',
             'Fake(name="beta"), Fake(name="beta", ',
-            "@cases: two configurations would both be beta-synthetic; ",
-            "give each a name of its own",
+            "@cases: two configurations have the identifier beta-synthetic; ",
+            "give them different names",
         ),
     ],
 )
-def test_a_declaration_that_is_wrong_is_one_message(
+def test_a_wrong_declaration_is_one_message(
     project: Project, old: str, new: str, said: str, end: str
 ) -> None:
     source = (project.folder / "bench_fake.py").read_text()

@@ -1,4 +1,4 @@
-"""Paths on the command line that cannot be looked at: one message, before anything is measured."""
+"""Unusable paths on the command line: one message before anything is measured."""
 
 from __future__ import annotations
 
@@ -19,16 +19,14 @@ NOBODY, LONG = "~nobody2/x", "x" * 300
             [f"--results-dir={NOBODY}"],
             "written there: ~nobody2 has no home folder",
         ),
-        ([f"--results-dir={LONG}"], "results cannot be written there: "),
+        ([f"--results-dir={LONG}"], "cannot write results there: "),
         ([f"--baseline={NOBODY}", "--gate=5%"], f"the baseline {NOBODY} cannot be found: "),
         (["--baseline=main", f"--gate-policy={NOBODY}"], f"the policy {NOBODY} cannot be read: "),
         ([f"--against={NOBODY}"], f"--against={NOBODY}"),
         ([f"--against=./{LONG}"], "--against=./x"),
     ],
 )
-def test_a_path_that_cannot_be_looked_at_is_one_message(
-    project: Project, words: List[str], message: str
-) -> None:
+def test_an_unusable_path_is_one_message(project: Project, words: List[str], message: str) -> None:
     (project.folder / "baselines").mkdir()
     empty = json.dumps({"ipubench": {"format": 2}, "benchmarks": []})
     (project.folder / "baselines" / "main.json").write_text(empty)

@@ -1,4 +1,4 @@
-"""`--against=PYTHON`: cases measured in turns here and in another environment."""
+"""`--against=PYTHON`: cases measured alternately here and in another environment."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import pytest
 from ipubench.plugins.elsewhere.place import Place
 from tests.support.harness import Project, SuiteServer
 
-# Many runs of the suite; the older Python leaves them out (make test38).
+# Runs the suite many times, so Python 3.8 skips it (make test38).
 pytestmark = pytest.mark.slow
 
 SYNTHETIC = ["-k", "beta-synthetic", "--gate-cap=3"]
 
 
 def interpreter(project: Project, variables: str = "", program: str = "") -> str:
-    """Make another interpreter: this one, under a name of its own; return the option.
+    """Create another interpreter, which is this one with another name; return the option.
 
-    The suite server stands for it, or ``program``, a command.
+    It runs the suite server or ``program``, a command.
     """
     if not program:
         program = f"'{project.folder / 'python'}'"
@@ -30,13 +30,13 @@ def interpreter(project: Project, variables: str = "", program: str = "") -> str
     return f"--against={path}"
 
 
-def test_the_other_environment_keeps_nothing_of_ours() -> None:
+def test_the_other_environment_keeps_none_of_our_paths() -> None:
     ours = {"PATH": "/bin", "PYTHONPATH": "/sdk/python", "VIRTUAL_ENV": "/here"}
     other = Place("/there/python", ["/project", "/plugins"])
     assert other.variables(ours) == {"PATH": "/bin", "PYTHONPATH": "/project:/plugins"}
 
 
-def test_changes_of_versions_are_told() -> None:
+def test_version_changes_are_reported() -> None:
     other = Place("", [], {"python": "3.8.18", "torch": "2.0.1", "keras": "2", "numpy": "1.24"})
     now = {"torch": "2.13.0", "python": "3.11.7", "onnxruntime": "1.31.1", "numpy": "1.24"}
     assert other.changes(now) == (
@@ -56,7 +56,7 @@ def test_a_case_that_is_slower_here_fails_with_one_paragraph(project: Project) -
         '    if config.trouble == "error":',
     )
     (project.folder / "bench_fake.py").write_text(noting)
-    # As a user's interpreter starts.
+    # Starts like a user's interpreter.
     option = interpreter(project, "SIDE=there IPUBENCH_FAKE_SLOWDOWN=0.8", sys.executable)
     outcome = project.run(*SYNTHETIC, option, "--gate=5%").assert_code(1)
     outcome.line("beta-synthetic has become slower: 5000 items/s before, 4000 items/s now.")
@@ -65,7 +65,7 @@ def test_a_case_that_is_slower_here_fails_with_one_paragraph(project: Project) -
     outcome.line("versions there and here: the same versions")
     outcome.line("regressed: bench_fake.py::bench_fake[beta-synthetic]")
     assert "Traceback" not in outcome.text
-    # The case's own test, then both sides once for each pair.
+    # The case's own test, then both processes once per pair.
     order = (project.folder / "order").read_text().split()
     assert (order[0], order.count("here"), order.count("there")) == ("here", 4, 3)
     kinds = [line["type"] for line in project.journal()]
@@ -77,10 +77,10 @@ def test_a_case_that_is_slower_here_fails_with_one_paragraph(project: Project) -
 
 
 def check_turns(pairs: List[Dict[str, Any]]) -> None:
-    """Both sides take turns with the same batches."""
+    """Check that both processes alternate with the same batches."""
     for pair in pairs:
         rounds, first = pair["rounds"], pair["rounds"]["here_first"]
-        # Calibrated for rounds of 0.1 s: 50 batches here, 62.5 there. The larger number holds.
+        # Calibrated for rounds of 0.1 s: 50 batches here, 62.5 there. The larger number is used.
         batches = pair["here"]["stats"]["iterations"]
         assert batches in (62, 63)
         for side in ("here", "there"):
@@ -88,14 +88,14 @@ def check_turns(pairs: List[Dict[str, Any]]) -> None:
             assert len(rounds[side]["seconds"]) == len(first) == pair[side]["stats"]["rounds"]
         assert rounds["here"]["seconds"] == [pytest.approx(batches * 0.002)] * len(first)
         assert rounds["there"]["seconds"] == [pytest.approx(batches * 0.0016)] * len(first)
-        # Of each two pairs of rounds one begins here.
+        # In every second pair of rounds this process is first.
         assert [first[k] + first[k + 1] for k in range(0, len(first), 2)] == [1] * (len(first) // 2)
         assert rounds["stopped_by"] == "precision"
         assert len(first) == 12
 
 
 def test_a_case_that_fails_there_is_incomparable(project: Project) -> None:
-    """Also after its measurement, and whatever the length of its message."""
+    """Even after its measurement, and however long its message is."""
     source = (project.folder / "bench_fake.py").read_text()
     last = "flops=config.flops or None)\n"
     failing = '    assert "SIDE" not in os.environ, "wrong result\\n" + 100_000 * "x"\n'
@@ -117,7 +117,7 @@ def test_a_case_that_fails_there_is_incomparable(project: Project) -> None:
         ([f"--against={sys.executable}", "--gate=5%"], 6, "nothing is compared"),
     ],
 )
-def test_an_environment_of_no_use_costs_no_measurement(
+def test_an_unusable_environment_is_refused_before_any_measurement(
     project: Project, words: List[str], code: int, said: str
 ) -> None:
     outcome = project.run(*words).assert_code(code)

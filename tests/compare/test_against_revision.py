@@ -1,4 +1,4 @@
-"""`--against=git:REV`: this code and that of another revision, in real repositories."""
+"""`--against=git:REV` compares this code with another revision, in real repositories."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.repository import FAST, IDENTITY, PYTEST, Repository
 pytestmark = pytest.mark.slow
 
 CASE = ["-k", "beta-synthetic", "--gate-cap=3"]
-# The other side is looked at all the same.
+# Also reads the state of the other process.
 NOTHING = ["-k", "no_such_case"]
 NODEID = "bench_fake.py::bench_fake[beta-synthetic]"
 TROUBLE = '    if config.trouble == "error":'
@@ -36,7 +36,7 @@ def test_a_commit_that_slows_a_case_is_found(repository: Repository) -> None:
     repository.git("mv", "pytest.ini", "tox.ini")
     slow = repository.commit("slower, with the settings in another file")
     before = repository.state()
-    # As a hook of git would run it.
+    # In the environment of a git hook.
     hook = {"GIT_DIR": str(repository.folder / ".git")}
     words = [*CASE, "--against=git:HEAD~1", "--gate=5%"]
     outcome = repository.run(*words, env=hook).assert_code(1)
@@ -65,7 +65,7 @@ def test_a_commit_is_not_compared_with_itself(repository: Repository) -> None:
     words = [*CASE, "--against=git:merge-base:main"]
     repository.run(*words, "--gate=5%").assert_code(6)
     assert not repository.journals()
-    # Without a gate the case is measured all the same.
+    # Without a gate the case is still measured.
     repository.run(*words).assert_code(0).line("nothing is compared")
     kinds = [line["type"] for line in repository.journal()]
     assert "case" in kinds and "pair" not in kinds
@@ -73,7 +73,7 @@ def test_a_commit_is_not_compared_with_itself(repository: Repository) -> None:
 
 
 @pytest.mark.parametrize("name", ["new.py", "bench_fake.py", "results.txt"])
-def test_what_is_in_no_commit_makes_a_difference(repository: Repository, name: str) -> None:
+def test_uncommitted_changes_are_compared(repository: Repository, name: str) -> None:
     with (repository.folder / name).open("a") as file:
         file.write("# changed\n")
     assert is_this_checkout("git:main", repository.folder) == (name == "results.txt")
@@ -81,8 +81,8 @@ def test_what_is_in_no_commit_makes_a_difference(repository: Repository, name: s
     assert not is_this_checkout("git:main~1", repository.folder)
 
 
-def test_the_merge_base_is_what_a_pull_request_changes(tmp_path: Path) -> None:
-    """The branch main has gone on meanwhile; a clone knows it as origin/main alone.
+def test_the_merge_base_shows_what_a_pull_request_changes(tmp_path: Path) -> None:
+    """main has advanced meanwhile; a clone has it only as origin/main.
 
     tests/report/test_ci_against.py measures against a merge base.
     """
@@ -107,7 +107,7 @@ def test_the_merge_base_is_what_a_pull_request_changes(tmp_path: Path) -> None:
     assert find_commit("asked", "main", tmp_path) == later
 
 
-def test_a_revision_that_cannot_alternate_is_measured_in_processes(
+def test_a_revision_without_alternation_is_measured_in_processes(
     repository: Repository,
 ) -> None:
     repository.replace("fixtures/instances/protocol.py", "\nALTERNATING = 2\n", "\n")
@@ -128,7 +128,7 @@ def test_a_revision_that_cannot_alternate_is_measured_in_processes(
     assert all("rounds" not in line for line in repository.journal() if line["type"] == "pair")
 
 
-def test_cases_that_do_not_run_there_or_are_others_there_are_incomparable(
+def test_cases_that_fail_or_differ_there_are_incomparable(
     repository: Repository, tmp_path: Path
 ) -> None:
     """In all of these tests PYTHONPATH names another checkout, which alone changes nothing."""
@@ -150,7 +150,7 @@ def test_cases_that_do_not_run_there_or_are_others_there_are_incomparable(
 
 
 def test_modules_of_another_checkout_are_refused(repository: Repository, tmp_path: Path) -> None:
-    """As an editable installation may have it: something imports another suite before ours."""
+    """Covers an editable installation that imports another suite before ours."""
     site = tmp_path / "site"
     site.mkdir()
     (site / "sitecustomize.py").write_text(
@@ -169,7 +169,7 @@ def test_modules_of_another_checkout_are_refused(repository: Repository, tmp_pat
 
 
 def import_of_another_checkout(folder: Path) -> str:
-    """Return lines of a bench function that import a module of a new folder beside the project."""
+    """Return lines of a bench function that import a module of a new folder next to the project."""
     other = folder / "other"
     other.mkdir()
     (other / "bench_helper.py").write_text("")
@@ -177,7 +177,7 @@ def import_of_another_checkout(folder: Path) -> str:
     return "".join(f"        {line}\n" for line in lines)
 
 
-def test_a_process_that_imports_another_checkout_there_is_refused(
+def test_a_process_that_imports_another_checkout_is_refused(
     repository: Repository, tmp_path: Path
 ) -> None:
     importing = f"    if config:\n{import_of_another_checkout(tmp_path)}"
@@ -193,7 +193,7 @@ def test_a_process_that_imports_another_checkout_there_is_refused(
 
 @pytest.fixture(scope="module")
 def orphaned(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    """A repository, one of whose branches has no suite and nothing in common with the others."""
+    """A repository with a branch that has no suite and no common history."""
     repository = Repository(tmp_path_factory.mktemp("orphaned"))
     repository.git("checkout", "-q", "--orphan", "orphan")
     repository.git("rm", "-rq", "--cached", "ipubench")
@@ -213,7 +213,7 @@ def orphaned(tmp_path_factory: pytest.TempPathFactory) -> Repository:
         (["--against=git:main", "--against-setup=true"], "--against-python"),
     ],
 )
-def test_a_revision_of_no_use_costs_no_measurement(
+def test_an_unusable_revision_is_refused_before_any_measurement(
     orphaned: Repository, words: List[str], said: str
 ) -> None:
     outcome = orphaned.run(*words).assert_code(4)
@@ -222,10 +222,10 @@ def test_a_revision_of_no_use_costs_no_measurement(
     assert not orphaned.journals()
 
 
-def test_an_option_that_a_revision_does_not_know_is_refused_only_where_it_is_given(
+def test_an_option_that_a_revision_lacks_is_refused_only_if_given(
     repository: Repository,
 ) -> None:
-    repository.replace("plugins/command_line/words.py", '    "wait_for_quiet",\n', "")
+    repository.replace("plugins/command_line/arguments.py", '    "wait_for_quiet",\n', "")
     repository.replace("plugins/command_line/options.py", '"--wait-for-quiet"', '"--other-word"')
     repository.commit("older")
     repository.git("checkout", "-q", "HEAD~1", "--", ".")
@@ -235,7 +235,7 @@ def test_an_option_that_a_revision_does_not_know_is_refused_only_where_it_is_giv
     assert not repository.journals()
 
 
-def test_an_environment_is_made_once_for_a_revision(repository: Repository, tmp_path: Path) -> None:
+def test_an_environment_is_made_once_per_revision(repository: Repository, tmp_path: Path) -> None:
     python = tmp_path / "python"
     SuiteServer.python(python, NO_SUITE)
     script = (
@@ -249,7 +249,7 @@ def test_an_environment_is_made_once_for_a_revision(repository: Repository, tmp_
         FAST,
         "        config.batch_seconds * (0.8 if os.environ.get('SIDE') else 1),\n",
     )
-    repository.commit("faster where the environment is its own")
+    repository.commit("faster in its own environment")
     words = [*CASE, "--against=git:main", "--against-setup=sh setup.sh", "--gate=5%"]
     repository.run(*words).assert_code(1).line("5000 items/s before, 4000 items/s now")
     repository.run(*words, *NOTHING).assert_code(5)
@@ -257,8 +257,8 @@ def test_an_environment_is_made_once_for_a_revision(repository: Repository, tmp_
     assert (tree / "made").read_text() == "made\n"
 
 
-def test_another_commit_there_is_measured_anew(repository: Repository) -> None:
-    # What pairs would say does not matter: there is no time for any.
+def test_another_commit_is_measured_again(repository: Repository) -> None:
+    # The pairs do not matter here: there is no time for any.
     words = [*CASE, "--against=git:main", "--gate-time=0.001s"]
     repository.git("checkout", "-q", "-b", "change")
     first = repository.commit("nothing")
@@ -267,11 +267,11 @@ def test_another_commit_there_is_measured_anew(repository: Repository) -> None:
     repository.run(*words, "--resume").assert_code(0).line("1 case is done")
     repository.git("branch", "-f", "main", first)
     outcome = repository.run(*words, "--resume").assert_code(0)
-    outcome.line("1 measured anew, since the other environment changed")
+    outcome.line("1 measured again, because the other environment changed")
 
 
-def test_a_side_that_is_killed_ends_its_case_alone(repository: Repository) -> None:
-    # The run's own test of the case is no instance, and measures.
+def test_a_killed_process_ends_only_its_case(repository: Repository) -> None:
+    # The run's own test of the case is no instance and measures.
     killed = (
         "    if config.name == 'alpha' and 'IPUBENCH_INSTANCE_TOKEN' in os.environ:\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -284,11 +284,11 @@ def test_a_side_that_is_killed_ends_its_case_alone(repository: Repository) -> No
     for side in ("here", "there"):
         outcome.line(f"the process {side} (process ")
     assert outcome.text.count("was killed by SIGKILL while the case ran") >= 2
-    # One that only the other side cannot run is incomparable.
+    # A case that only the other process cannot run is incomparable.
     outcome.line("1 incomparable")
     outcome.line("1 failed, 1 passed")
     assert "Traceback" not in outcome.text
-    assert "Its log is /" not in outcome.text  # it is gone with the processes
+    assert "Its log is /" not in outcome.text  # it ended with the processes
 
 
 def test_an_interrupted_run_leaves_no_process_and_can_be_resumed(repository: Repository) -> None:

@@ -1,4 +1,4 @@
-"""Runs of the suite beside other programs, whom the fake device imitates, and within a time."""
+"""Runs next to other programs, which the fake device imitates, and within a time limit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, List
 import pytest
 
 from ipubench.fixtures.case.cases import case_key
-from ipubench.plugins.command_line.words import PART
+from ipubench.plugins.command_line.arguments import XDIST_KEY
 from ipubench.plugins.compare import fresh_processes
 from tests.support.command_line import given_options
 from tests.support.harness import Project
@@ -33,7 +33,7 @@ def baselines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return project.folder / "baselines"
 
 
-def test_equal_code_beside_a_busy_neighbour_is_inconclusive(stored: Project) -> None:
+def test_equal_code_next_to_a_busy_neighbour_is_inconclusive(stored: Project) -> None:
     outcome = stored.run(*GATE, env=BUSY).assert_code(0)
     outcome.line("1 inconclusive")
     said = " ".join(outcome.text.split())
@@ -43,18 +43,18 @@ def test_equal_code_beside_a_busy_neighbour_is_inconclusive(stored: Project) -> 
     assert record["rounds"]["stopped_by"] == "disturbed"
 
 
-def test_a_run_beside_other_machines_is_not_compared_with_one_that_was_not(
+def test_a_run_next_to_other_machines_is_not_compared_with_an_undisturbed_one(
     stored: Project, tmp_path: Path
 ) -> None:
-    """Equal code takes twice as long, and no counter of the system says why."""
+    """Equal code takes twice as long, and no system counter explains it."""
     outcome = stored.run(*GATE, *SAVE[2:], env=BESIDE).assert_code(1)
     outcome.line("): 1 inconclusive")
     outcome.line("1 inconclusive, whose entries stay as they were; a run that compares nothing")
     outcome.line("no baseline was written: no case was left")
     said = " ".join(outcome.text.split())
-    assert "4 of 4 processes found the machine in another state: a copy in memory took" in said
+    assert "4 of 4 processes found the machine in another state: a memory copy took" in said
     assert "took 1.00 ms, and 0.50 in the baseline" in said
-    # A file without an entry has none to keep. Where it was measured so too, they are compared.
+    # A file without an entry keeps nothing. Runs measured in the same state are compared.
     outcome = stored.run(*GATE, "--baseline-save=beside", "--processes=4", env=BESIDE)
     assert "stay as they were" not in outcome.assert_code(0).text
     again = [*CASE, "--baseline=beside", "--gate=5%"]
@@ -71,15 +71,15 @@ FakeDevice.look = lambda self: lambda: 0.5 * next(states)
 """
 
 
-def test_a_machine_that_changes_its_state_is_no_other_programs_doing(stored: Project) -> None:
-    """One of three rounds finds another state, and no program took anything."""
+def test_a_change_of_the_machine_state_is_not_blamed_on_other_programs(stored: Project) -> None:
+    """One of three rounds finds another state, while no program used the CPU."""
     stored.add_to_conftest(CHANGING)
     outcome = stored.run(*GATE, "--budget=0.01").assert_code(0)
     outcome.line("1 inconclusive")
     outcome.line("beta-synthetic: too few rounds found the machine in one state, which other")
 
 
-def test_a_disturbed_baseline_is_refused_and_kept_only_on_demand(project: Project) -> None:
+def test_a_disturbed_baseline_is_stored_only_on_demand(project: Project) -> None:
     save = [*CASE, "--baseline-save=main", "--processes=2"]
     outcome = project.run(*save, env=BUSY).assert_code(1)
     outcome.line("no baseline was written: no case was left")
@@ -88,12 +88,12 @@ def test_a_disturbed_baseline_is_refused_and_kept_only_on_demand(project: Projec
     outcome = project.run(*GATE).assert_code(0)
     outcome.line("1 inconclusive")
     outcome.line("in the baseline other programs")
-    # Nothing is ever judged by it, so what was measured without them takes its place.
+    # No gate uses it, so an undisturbed measurement replaces it.
     project.run(*save, "--baseline=main").assert_code(0).line("baseline with 1 case written")
 
 
-def test_a_baseline_replaces_processes_that_were_disturbed(project: Project) -> None:
-    """Every second run of the case is beside a neighbour."""
+def test_a_baseline_replaces_disturbed_processes(project: Project) -> None:
+    """Every second run of the case has a neighbour."""
     path = project.folder / "bench_fake.py"
     text = path.read_text()
     path.write_text(
@@ -119,25 +119,25 @@ def test_gate_time_ends_the_gate(stored: Project) -> None:
     assert "fresh" not in [line["type"] for line in stored.journal()]
 
 
-def test_gate_time_makes_no_baseline_of_one_process(project: Project) -> None:
+def test_gate_time_stores_no_baseline_of_one_process(project: Project) -> None:
     words = ["-k", "beta", "--baseline-save=main", "--gate-time=1s"]
-    # It is shorter than any process takes, as is known before the first one.
+    # It is shorter than any process, which is clear before the first one.
     outcome = project.run(*words).assert_code(1)
     outcome.line("beta-synthetic]: --gate-time left time for 0 of 8 fresh processes")
-    outcome.line("2 cases are not in the baseline, because --gate-time was over before")
+    outcome.line("2 cases are not in the baseline because --gate-time was over before")
     outcome.line("no baseline was written: no case was left")
     assert not (project.folder / "baselines").exists()
-    # One process is what was asked for.
+    # The user asked for one process.
     project.run(*words, "--processes=1").assert_code(0).line("baseline with 2 cases written")
 
 
 class Config:
-    """What a run's time is shared by."""
+    """The configuration that a run's time limit reads."""
 
     def __init__(self, gate_time: float, workers: int, shared: bool) -> None:
         measured = {"against": None, "processes": None, "baseline_save": None}
         self.option = given_options(gate_time=gate_time, **measured)
-        part = {"workercount": workers, PART: {"in_turns": shared}}
+        part = {"workercount": workers, XDIST_KEY: {"in_turns": shared}}
         self.workerinput = part if workers else {}
 
 
@@ -145,9 +145,7 @@ class Config:
     ("workers", "shared", "share"),
     [(0, False, 10.0), (4, False, 40.0), (4, True, 10.0)],
 )
-def test_workers_in_turns_have_one_gate_time_together(
-    workers: int, shared: bool, share: float
-) -> None:
+def test_alternating_workers_share_one_gate_time(workers: int, shared: bool, share: float) -> None:
     config: Any = Config(120.0, workers, shared)
     case = SimpleNamespace(stash={case_key: object()})
     items: List[Any] = [case] * 12

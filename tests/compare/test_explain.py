@@ -1,4 +1,4 @@
-"""`--profile-on-regression` on the fake device, whose trace has the time of its work in it."""
+"""`--profile-on-regression` on the fake device, whose trace has the time of its work."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ipubench.plugins.elsewhere.remote_case import Outcome, RemoteCase
 from tests.support.command_line import given_options
 from tests.support.harness import Project, SuiteServer
 
-# Many runs of the suite; the older Python leaves them out (make test38).
+# Runs the suite many times, so Python 3.8 skips it (make test38).
 pytestmark = pytest.mark.slow
 
 CASE = "bench_fake.py::bench_fake[beta-synthetic]"
@@ -28,7 +28,7 @@ SAVE = ["-k", "beta-synthetic", "--baseline-save=main", "--processes=2", "--budg
 
 @pytest.fixture(scope="module")
 def baselines(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a baseline that keeps no operations."""
+    """A folder with a baseline without operations."""
     measured = Project(tmp_path_factory.mktemp("measured"))
     measured.run(*SAVE).assert_code(0)
     return measured.folder / "baselines"
@@ -41,7 +41,7 @@ def profile(project: Project) -> Dict[str, Any]:
     return found
 
 
-def test_cases_of_one_identifier_keep_their_traces(
+def test_cases_with_one_identifier_keep_their_traces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = Case(CaseConfig(name="net"), "net")
@@ -55,7 +55,7 @@ def test_cases_of_one_identifier_keep_their_traces(
     run: Any = SimpleNamespace(path=tmp_path / "run-1.jsonl", progress=Mock(), selection=selection)
 
     def profiled(remote: RemoteCase, *_: Any) -> Outcome:
-        (word,) = remote.words
+        (word,) = remote.arguments
         folder = Path(word.partition("=")[2]) / case.id
         folder.mkdir(parents=True)
         (folder / "trace.json").write_text("{}")
@@ -68,12 +68,12 @@ def test_cases_of_one_identifier_keep_their_traces(
         found = explain.Profiler(item, case, run).explain(both=False)
     traces = [*Path(found.folder).glob("here/*/net/trace.json")]
     assert len(traces) == 2
-    # A trace that cannot be read is named: TensorFlow's is for a person.
+    # An unreadable trace is named: TensorFlow's is for people.
     (note,) = found.notes
     assert any(str(trace.parent) in note for trace in traces)
 
 
-def test_with_a_stored_baseline_this_sides_operations_are_shown(stored: Project) -> None:
+def test_with_a_stored_baseline_the_operations_of_this_run_are_shown(stored: Project) -> None:
     outcome = stored.run(*GATE, "--report=out", env=SLOW).assert_code(1)
     line = outcome.line("beta-synthetic: the time goes to: work 80.0%, copy 20.0%")
     assert "before: the baseline keeps no operations; measure it with --keep-operations" in line
@@ -83,7 +83,7 @@ def test_with_a_stored_baseline_this_sides_operations_are_shown(stored: Project)
     # The trace stays for people, and every file of a report has the operations.
     (trace,) = Path(found["folder"]).glob("here/beta-synthetic/trace.json")
     assert "traceEvents" in json.loads(trace.read_text())
-    pytest.importorskip("plotly", reason="pip install plotly")
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     text = (stored.folder / "out" / "summary.md").read_text()
     assert "What takes the time now, in one profiled call. Before: the baseline keeps no" in text
     assert "| work | 80.0% | 4.000 |" in text
@@ -92,7 +92,7 @@ def test_with_a_stored_baseline_this_sides_operations_are_shown(stored: Project)
     assert '<td class="name">work</td>' in page
 
 
-def test_a_baseline_that_keeps_operations_explains_what_grew(project: Project) -> None:
+def test_a_baseline_with_operations_explains_what_grew(project: Project) -> None:
     project.run(*SAVE, "--keep-operations").assert_code(0)
     (entry,) = project.baseline()["benchmarks"]
     operations = entry["extra_info"]["ipubench"]["operations"]
@@ -104,17 +104,17 @@ def test_a_baseline_that_keeps_operations_explains_what_grew(project: Project) -
     outcome.line("beta-synthetic: share of the time: work 66.7% -> 80.0%")
     (one,) = profile(project)["grown"]
     assert (one["name"], one["seconds_before"], one["seconds_now"]) == ("work", 0.002, 0.004)
-    pytest.importorskip("plotly", reason="pip install plotly")
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     text = (project.folder / "out" / "summary.md").read_text()
     assert "| work | 66.7% | 80.0% | 2.000 | 4.000 |" in text
-    # It is in the joined report too, and in the baseline that the run becomes.
+    # The joined report has it too, and the baseline that the run becomes.
     from ipubench.plugins.report.__main__ import main
 
     assert main([str(project.folder / "out"), f"--out={project.folder / 'again'}"]) == 1
     assert "| work | 66.7% | 80.0% |" in (project.folder / "again" / "summary.md").read_text()
 
 
-def test_both_sides_are_profiled_where_both_can_run(project: Project) -> None:
+def test_both_processes_are_profiled_if_both_can_run(project: Project) -> None:
     path = project.folder / "other python"
     SuiteServer.python(project.folder / "python")
     start = f"exec '{project.folder / 'python'}'"

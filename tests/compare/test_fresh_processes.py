@@ -1,4 +1,4 @@
-"""How many fresh processes measure a case, and how long they may take: no process is started."""
+"""How many fresh processes measure a case, and for how long. No process is started here."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.stored import a_benchmark, changed
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> List[float]:
-    """The seconds that each measurement takes; the test puts them in."""
+    """The seconds that each measurement takes, set by the test."""
     seconds: List[float] = []
 
     def times() -> Iterator[float]:
@@ -36,7 +36,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> List[float]:
     return seconds
 
 
-def test_each_case_has_its_share_and_what_earlier_ones_left(clock: List[float]) -> None:
+def test_each_case_has_its_share_and_unused_time_of_earlier_ones(clock: List[float]) -> None:
     spent = GateTime(60.0, cases=3)
     spent.begin()
     assert spent.allows(20.0) and not spent.allows(20.1)
@@ -60,9 +60,9 @@ def test_each_case_has_its_share_and_what_earlier_ones_left(clock: List[float]) 
 
 
 class Measured(FreshProcesses):
-    """Fresh processes that others have disturbed (d) or not, until there is no time (-).
+    """Fresh processes that others disturbed (d) or not, until there is no time (-).
 
-    Those with a w are on a CPU.
+    A w marks processes on a CPU.
     """
 
     def __init__(self, how: str) -> None:
@@ -85,13 +85,13 @@ class Measured(FreshProcesses):
         ("cccc", 3, 3),
         ("cdcc", 3, 4),
         ("cc-c", 3, 3),
-        ("ddd", 3, 3),  # the machine is not ours
+        ("ddd", 3, 3),  # the machine is shared
         ("ddcddcd", 3, 6),
-        ("wwwww", 3, 5),  # two beside busy programs
+        ("wwwww", 3, 5),  # two next to busy programs
         ("wdww-", 3, 5),
     ],
 )
-def test_a_baseline_has_as_many_clean_processes_as_it_can(how: str, wanted: int, used: int) -> None:
+def test_a_baseline_prefers_clean_processes(how: str, wanted: int, used: int) -> None:
     processes = Measured(how)
     processes.for_a_baseline(wanted)
     assert processes.used == used
@@ -106,7 +106,7 @@ def config(**options: Any) -> Any:
     return SimpleNamespace(option=given_options(**given))
 
 
-def test_a_baseline_has_nine_processes_unless_their_number_is_given() -> None:
+def test_a_baseline_has_nine_processes_unless_a_number_is_given() -> None:
     assert processes_wanted(config()) == 1
     assert processes_wanted(config(baseline_save="main")) == 9
     assert processes_wanted(config(baseline_save="main", processes=2)) == 2
@@ -142,7 +142,7 @@ def test_too_few_processes_are_named(
         ({"processes": 4, "gate_time": 60.0}, 5, 1, "about 60 s at most"),
     ],
 )
-def test_how_long_it_takes_is_said_before_as_far_as_it_is_known(
+def test_the_expected_duration_is_shown_first_as_far_as_it_is_known(
     given: Dict[str, Any], cases: int, judged: int, said: Optional[str]
 ) -> None:
     found = most_time(config(**given), cases, judged)
@@ -150,8 +150,8 @@ def test_how_long_it_takes_is_said_before_as_far_as_it_is_known(
     assert (said or "") in (found or "")
 
 
-def test_a_fresh_process_takes_what_the_run_has_taken_for_its_case() -> None:
-    """It starts and imports as the run did before; a lease and other processes are not its own."""
+def test_a_fresh_process_takes_as_long_as_the_run_did_for_its_case() -> None:
+    """It starts and imports like the run, without the time that the run waited."""
     now = [0.0]
     spent = TimeSpent(lambda: now[0], before=2.0)
     parts = {"device": 50.0, "import": 4.0, "build": 1.0, "rounds": 5.0, "compare": 30.0}
@@ -165,7 +165,7 @@ def test_a_fresh_process_takes_what_the_run_has_taken_for_its_case() -> None:
 
     pass_time(**parts)
     assert seconds_of_fresh(run) == 2 + 4 + 1 + 5
-    # The second case of a run imports nothing; a fresh process of it does.
+    # The second case of a run imports nothing, but its fresh process does.
     pass_time(build=1.0, rounds=3.0)
     assert seconds_of_fresh(run) == 2 + 4 + 1 + 3
     run.gate_time.beyond = 8.0

@@ -1,4 +1,4 @@
-"""Judging comes after the call of a bench function: runs of the suite in a process."""
+"""Judging follows the call of a bench function: runs of the suite in a process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def baselines(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def at_the_end(project: Project, line: str) -> None:
-    """Put a line behind the call of the meter."""
+    """Append a line after the call of the meter."""
     path = project.folder / "bench_fake.py"
     call = "flops=config.flops or None)\n"
     assert call in path.read_text()
@@ -37,7 +37,7 @@ def kinds(project: Project) -> List[str]:
 
 
 @pytest.mark.entry_point
-def test_the_record_comes_first_then_fresh_processes_then_the_verdict(stored: Project) -> None:
+def test_the_order_is_record_then_fresh_processes_then_verdict(stored: Project) -> None:
     outcome = stored.run(*GATE, env=SLOW).assert_code(1)
     found = kinds(stored)
     fresh = ["fresh"] * (len(found) - 7)
@@ -76,8 +76,8 @@ def test_a_case_that_fails_after_its_measurement_is_not_judged(stored: Project) 
     assert kinds(stored) == ["run", "selected", "begin", "case", "outcome", "end"]
 
 
-def test_a_fresh_process_whose_test_fails_judges_nothing(stored: Project) -> None:
-    """Its result may be wrong, although it is measured."""
+def test_a_fresh_process_with_a_failed_test_is_not_used(stored: Project) -> None:
+    """It has a measurement, but its result may be wrong."""
     at_the_end(stored, "assert 'IPUBENCH_LEASE_HOLDER' not in os.environ, 'wrong result'")
     outcome = stored.run(*GATE, env=SLOW).assert_code(1)
     outcome.line("could not be measured again in a fresh process (exit code 1)")
@@ -85,11 +85,10 @@ def test_a_fresh_process_whose_test_fails_judges_nothing(stored: Project) -> Non
     assert kinds(stored) == ["run", "selected", "begin", "case", "outcome", "end"]
 
 
-def test_a_baseline_that_is_too_noisy_is_named_before_anything_is_measured(stored: Project) -> None:
-    """Its three processes take equally long, or times that differ by a fifth."""
+def test_a_baseline_that_is_too_noisy_is_named_before_the_measurement(stored: Project) -> None:
+    """Its three processes take equally long, or differ by a fifth."""
     noisy = (
-        "the case has too few processes in the baseline, or too different ones, for a "
-        "slow-down of 10%"
+        "the baseline has too few processes, or too different ones, to detect a slow-down of 10%"
     )
     outcome = stored.run(*GATE).assert_code(0)
     assert noisy not in " ".join(outcome.text.split()) and "since " not in outcome.text
@@ -106,10 +105,10 @@ def test_a_baseline_that_is_too_noisy_is_named_before_anything_is_measured(store
         outcome.line("since ") == f"since baselines/main.json: pytest 6.1 -> {pytest.__version__}"
     )
     text = " ".join(outcome.text.split())
-    found = re.search(rf"{noisy} to be found for certain: beta-synthetic from ([\d.]+)%", text)
+    found = re.search(rf"{noisy} in the case: beta-synthetic needs ([\d.]+)%", text)
     assert found and float(found[1]) > 10
     assert text.index(noisy) < text.index("[1/1]")
-    # Another machine's processes, which are in the same file, may be this one's.
+    # Another machine's processes in the same file could belong to this one.
     sound["extra_info"]["ipubench"]["device"]["fingerprint"] = "another"
     path.write_text(json.dumps({**document, "benchmarks": [sound, entry]}))
     assert noisy not in " ".join(stored.run(*GATE).text.split())

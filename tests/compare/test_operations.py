@@ -1,4 +1,4 @@
-"""What traces of the frameworks say: operations, each with its own time."""
+"""Operations from the frameworks' traces, each with its own time."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def write(folder: Path, value: Any, name: str = "trace.json") -> None:
     (folder / name).write_text(json.dumps(value), encoding="utf-8")
 
 
-def test_an_operation_has_its_own_time_without_those_it_calls(tmp_path: Path) -> None:
+def test_the_time_of_an_operation_excludes_the_operations_it_calls(tmp_path: Path) -> None:
     events = [
         event("aten::linear", 0, 100),
         event("aten::addmm", 0, 80),  # begins in the same microsecond
         event("aten::empty", 20, 10),
-        event("aten::linear", 100, 50),  # begins where the first ends
-        event("aten::relu", 0, 50, tid=2),  # another thread's
+        event("aten::linear", 100, 50),  # begins when the first ends
+        event("aten::relu", 0, 50, tid=2),  # another thread's event
         event("PyTorch Profiler (0)", 0, 500, cat="Trace"),
         {"ph": "M", "name": "process_name", "ts": 0},
     ]
@@ -45,7 +45,7 @@ def test_an_operation_has_its_own_time_without_those_it_calls(tmp_path: Path) ->
     assert seconds["aten::addmm"] == pytest.approx(70e-6)
 
 
-def test_where_a_gpu_worked_its_kernels_count(tmp_path: Path) -> None:
+def test_on_a_gpu_its_kernels_count(tmp_path: Path) -> None:
     events = [event("aten::mm", 0, 100), event("gemm", 50, 30, cat="kernel", tid="stream 7")]
     events.append(event("Memcpy HtoD", 80, 10, cat="gpu_memcpy", tid="stream 7"))
     write(tmp_path, {"traceEvents": events})
@@ -53,7 +53,7 @@ def test_where_a_gpu_worked_its_kernels_count(tmp_path: Path) -> None:
     assert operations_in(tmp_path)[0].seconds == pytest.approx(30e-6)
 
 
-def test_nodes_of_onnx_runtime_count_by_their_type(tmp_path: Path) -> None:
+def test_onnx_runtime_nodes_count_by_type(tmp_path: Path) -> None:
     def node(name: str, kind: str, duration: float) -> Dict[str, Any]:
         return event(name, 0, duration, cat="Node", args={"op_name": kind})
 
@@ -72,7 +72,7 @@ def test_nodes_of_onnx_runtime_count_by_their_type(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[1]", b'{"traceEvents": 3}', b'{"x": []}', b"\xff" * 40]
 )
-def test_a_trace_of_another_form_says_nothing(tmp_path: Path, content: bytes) -> None:
+def test_another_trace_format_gives_no_operations(tmp_path: Path, content: bytes) -> None:
     for name in ("trace.json", "report.pop"):
         (tmp_path / name).write_bytes(content)
     assert operations_in(tmp_path) == []
@@ -84,12 +84,12 @@ def operations(**values: float) -> List[Operation]:
     return [Operation(n, v / whole, v) for n, v in values.items()]
 
 
-def test_what_grew_most_comes_first_and_what_is_new_counts() -> None:
+def test_the_largest_growth_comes_first_and_new_operations_count() -> None:
     before, now = operations(a=50, b=50), operations(a=50, b=60, c=80, d=1)
     assert [one.name for one in grown(before, now)] == ["c"]
     (only,) = grown(operations(a=9, b=1), operations(a=9, b=3))
     assert (only.before, only.now) == (0.1, 0.25)
     assert (only.seconds_before, only.seconds_now) == (1, 3)
-    # Everything slower by the same factor, and less than a hundredth: no share grew.
+    # All are slower by the same factor, by less than a hundredth: no share grew.
     assert grown(operations(a=1, b=2), operations(a=2, b=4)) == []
     assert grown(operations(a=1000, b=1000), operations(a=1000, b=1020)) == []

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ipubench.plugins.compare.policy import marker_thresholds
 from ipubench.plugins.gate.policy_file import Policy, PolicyError
 from ipubench.plugins.record.record import METRICS, sample_of, value_of
-from ipubench.plugins.record.text import fraction, matches
+from ipubench.plugins.record.text import GateLimits, fraction, matches
 from tests.support.harness import Project, run_pytest
 from tests.support.stored import a_benchmark, changed
 
@@ -45,7 +45,7 @@ RULES = st.dictionaries(
 
 @pytest.fixture(scope="module", autouse=True)
 def _folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Where the policies of the tests are written."""
+    """The folder for the tests' policies."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("policies"))
         yield
@@ -54,18 +54,18 @@ def _folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def policy(text: str = EXAMPLE, gate: Optional[float] = None) -> Policy:
     path = Path("gate.yml")
     path.write_text(text, encoding="utf-8")
-    return Policy.load(path, gate)
+    return Policy.load(path, GateLimits(gate))
 
 
 @pytest.mark.parametrize(("text", "kind"), [("", "pass"), ("inconclusive: fail\n", "fail")])
-def test_a_policy_decides_what_becomes_of_open_cases(text: str, kind: str) -> None:
+def test_a_policy_decides_how_open_cases_end(text: str, kind: str) -> None:
     assert policy(f"{text}default: {{throughput: 5%}}").inconclusive == kind
 
 
 @pytest.mark.parametrize(
     ("text", "nodeid", "marker", "gate", "limits"),
     [
-        # The last pattern that matches wins, metric by metric.
+        # For each metric the last matching pattern wins.
         (
             EXAMPLE,
             RESNET,
@@ -76,11 +76,11 @@ def test_a_policy_decides_what_becomes_of_open_cases(text: str, kind: str) -> No
         (EXAMPLE, LSTM, {}, None, {"throughput": 0.08, "latency_p99": 0.2}),
         (EXAMPLE, OTHER, {}, None, {"throughput": 0.02}),
         (EXAMPLE, HMC, {"latency_p99": 0.1}, None, {}),
-        # What is said of fewer cases wins.
+        # The pattern with fewer cases wins.
         (EXAMPLE, OTHER, {}, 0.05, {"throughput": 0.05}),
         (EXAMPLE, OTHER, {"throughput": 0.04}, 0.05, {"throughput": 0.04}),
         (EXAMPLE, LSTM, {"throughput": 0.04}, 0.05, {"throughput": 0.08, "latency_p99": 0.2}),
-        # A later pattern judges what an earlier one ignores, and ignores one metric.
+        # A later pattern judges a case that an earlier one ignores, and ignores one metric.
         (
             'default: {latency_p99: 9%}\ncases: {"*": ignore, "*hmc*": {throughput: 7%}}',
             HMC,
@@ -97,7 +97,7 @@ def test_a_policy_decides_what_becomes_of_open_cases(text: str, kind: str) -> No
         ),
     ],
 )
-def test_what_a_case_may_lose(
+def test_the_allowed_loss_of_a_case(
     text: str,
     nodeid: str,
     marker: Dict[str, float],
@@ -107,13 +107,13 @@ def test_what_a_case_may_lose(
     assert policy(text, gate).limits(nodeid, marker) == limits
 
 
-def test_a_policy_names_facts_that_have_to_be_the_same() -> None:
+def test_a_policy_names_facts_that_must_be_equal() -> None:
     assert policy().extra_info == ()
     named = policy("compare_extra_info: [batch_size, model]\ndefault: {throughput: 2%}", gate=0.1)
-    assert (named.extra_info, named.gate) == (("batch_size", "model"), 0.1)
+    assert (named.extra_info, named.gate.throughput) == (("batch_size", "model"), 0.1)
 
 
-def test_an_identifier_is_a_pattern_as_it_stands() -> None:
+def test_an_identifier_is_a_literal_pattern() -> None:
     assert matches(RESNET, RESNET)
     assert matches("*[resnet50-*]", RESNET)
     assert matches("*bs1?]", RESNET)
@@ -140,7 +140,7 @@ def test_percentages(text: str, value: float) -> None:
 @pytest.mark.parametrize(
     "text", ["0.05", "", "%", "0%", "-1%", "1e3%", "nan%", "1001%", "٣%", "5%%"]
 )
-def test_what_is_no_percentage_is_refused(text: str) -> None:
+def test_other_texts_are_not_percentages(text: str) -> None:
     with pytest.raises(ValueError, match="percentage"):
         fraction(text)
 
@@ -172,7 +172,7 @@ def test_what_is_no_percentage_is_refused(text: str) -> None:
         (b"default: \xff", "UTF-8"),
     ],
 )
-def test_a_policy_that_cannot_be_used_is_one_message(text: bytes, where: str) -> None:
+def test_an_unusable_policy_is_one_message(text: bytes, where: str) -> None:
     path = Path("gate.yml")
     path.write_bytes(text)
     with pytest.raises(PolicyError, match="gate.yml") as caught:
@@ -181,7 +181,7 @@ def test_a_policy_that_cannot_be_used_is_one_message(text: bytes, where: str) ->
 
 
 def read_or_refuse(text: str) -> None:
-    """Any other exception fails the test."""
+    """Return a policy or None if it is refused; any other exception fails the test."""
     try:
         read = policy(text)
     except PolicyError as problem:
@@ -202,7 +202,7 @@ quick = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], da
         {}, optional={"default": RULES, "cases": st.dictionaries(st.text(), RULES)}
     )
 )
-def test_anything_in_the_form_of_a_policy_is_read_or_refused(value: Dict[str, Any]) -> None:
+def test_any_policy_like_data_is_read_or_refused(value: Dict[str, Any]) -> None:
     read_or_refuse(yaml.safe_dump(value))
 
 
@@ -220,7 +220,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     read_or_refuse(text)
 
 
-def test_what_is_no_measurement_is_not_compared() -> None:
+def test_only_measurements_are_compared() -> None:
     sample = sample_of(changed(a_benchmark([1.0]), {"record.latency.p99_ms": 0.0}), fresh=True)
     assert value_of(sample, "latency_p99") is None
     assert value_of(sample, "compile_time") == 2.0
@@ -236,7 +236,7 @@ def baselines(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.entry_point
-def test_a_pattern_that_no_case_has_is_named_after_a_run_of_the_whole_suite(
+def test_an_unmatched_pattern_is_named_after_a_run_of_the_whole_suite(
     stored: Project,
 ) -> None:
     text = 'default: {throughput: 5%}\ncases: {"*beat*": ignore, "*alpha*": ignore}'
@@ -265,7 +265,7 @@ def test_a_bad_marker_is_explained(marker: pytest.MarkDecorator, said: str) -> N
     assert said in str(caught.value) and RESNET in str(caught.value)
 
 
-def test_a_policy_that_cannot_be_used_costs_no_measurement(stored: Project) -> None:
+def test_an_unusable_policy_costs_no_measurement(stored: Project) -> None:
     words = ("-k", "beta", "--baseline=main")
     assert "none.yml" in stored.run(*words, "--gate-policy=none.yml").assert_code(4).text
     # Without a gate no case regresses.
@@ -273,7 +273,7 @@ def test_a_policy_that_cannot_be_used_costs_no_measurement(stored: Project) -> N
     policy = stored.folder / "gate.yml"
     for make in (
         lambda: policy.write_text("default: {throughput: 3}"),
-        # A repository can have either, and each reader of the file would wait or never end.
+        # A repository can contain either, and a reader would wait forever or never end.
         lambda: os.mkfifo(policy),
         lambda: policy.symlink_to("/dev/zero"),
     ):

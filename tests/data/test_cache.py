@@ -1,4 +1,4 @@
-"""Where the cache directory is, and the process that fills it."""
+"""The location of the cache directory, and the process that fills it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ipubench.fixtures.data.cache import cache_dir, run_module
         ({}, ".cache/ipubench"),
     ],
 )
-def test_where_the_cache_directory_is(
+def test_the_location_of_the_cache_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environ: Dict[str, str], place: str
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -38,7 +38,7 @@ def test_where_the_cache_directory_is(
 def test_without_a_home_folder_there_is_one_message_and_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str
 ) -> None:
-    """As in a container that runs as a user who is in no list."""
+    """As in a container that runs as an unknown user."""
 
     def unlisted(_: int) -> None:
         raise KeyError
@@ -51,7 +51,7 @@ def test_without_a_home_folder_there_is_one_message_and_no_folder(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_file_in_the_way_is_one_clear_message(tmp_path: Path) -> None:
+def test_a_file_in_its_place_is_one_clear_message(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match=r"cannot make the cache directory .*IPUBENCH_CACHE_DIR"):
         cache_dir({"IPUBENCH_CACHE_DIR": str(tmp_path / "file")})
@@ -60,7 +60,7 @@ def test_a_file_in_the_way_is_one_clear_message(tmp_path: Path) -> None:
 def test_a_module_runs_to_its_end_in_a_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)  # the process finds our modules all the same
+    monkeypatch.chdir(tmp_path)  # the process can still import our modules
     source, target = tmp_path / "source.json", tmp_path / "target.json"
     source.write_text("[1, 2]")
     run_module("json.tool", "the numbers", str(source), str(target))

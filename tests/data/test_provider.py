@@ -21,7 +21,7 @@ from tests.support.harness import ROOT, WITHOUT_OTHERS
 
 pytest_plugins = "pytester"
 
-SIZES = (4, 380)  # images of a batch, pixels of a side
+SIZES = (4, 380)  # images per batch, pixels per side
 FOLDER = ImageFolder("/data", ("/data/a.jpg",))
 
 
@@ -105,7 +105,7 @@ def test_closing_closes_the_feeds_once_and_the_last_first(data: Data) -> None:
     assert closed == ["other", "second", "first"]
 
 
-def test_the_option_then_the_environment_then_samples(
+def test_the_option_overrides_the_environment_which_overrides_samples(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(samples, "SAMPLE_CLASSES", 1)

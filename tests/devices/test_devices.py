@@ -51,7 +51,7 @@ def test_the_topology_keeps_one_thread_per_core(system: Path) -> None:
     assert found.numa_nodes == 2
 
 
-def test_arm_processors_are_told_apart_by_their_numbers(tmp_path: Path) -> None:
+def test_arm_processors_are_identified_by_their_numbers(tmp_path: Path) -> None:
     models = []
     for part in ("0xd0c", "0xd40"):
         text = f"processor : 0\nCPU implementer : 0x41\nCPU variant : 0x3\nCPU part : {part}\n"
@@ -60,8 +60,8 @@ def test_arm_processors_are_told_apart_by_their_numbers(tmp_path: Path) -> None:
     assert models == ["ARM 0x41 0x3 0xd0c", "ARM 0x41 0x3 0xd40"]
 
 
-@pytest.mark.parametrize("name", ["gone", "x" * 300])  # too long a name cannot be looked at
-def test_a_host_without_these_files_still_has_cores(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["gone", "x" * 300])  # the name is too long for a lookup
+def test_a_host_without_these_files_has_cores(tmp_path: Path, name: str) -> None:
     found = read_topology(tmp_path / name, tmp_path / "gone", {})
     assert found.model == (platform.processor() or platform.machine())
     assert set(found.cores) == os.sched_getaffinity(0) and found.numa_nodes == 1
@@ -116,7 +116,7 @@ def test_a_cpu_that_imitates_a_smaller_one_has_its_instructions(
         ),
     ],
 )
-def test_the_smallest_quota_of_a_group_and_those_above_it_counts(
+def test_the_smallest_quota_of_a_group_and_its_ancestors_counts(
     group: str, files: Dict[str, str], cpus: Optional[float], tmp_path: Path
 ) -> None:
     (tmp_path / "self").mkdir()
@@ -128,7 +128,7 @@ def test_the_smallest_quota_of_a_group_and_those_above_it_counts(
     assert quota(tmp_path, tmp_path / "top") == cpus
 
 
-def test_a_quota_leaves_as_many_threads_and_is_another_device(
+def test_a_quota_limits_threads_and_makes_another_device(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     whole = CpuDevice()
@@ -144,7 +144,7 @@ def test_a_quota_leaves_as_many_threads_and_is_another_device(
     assert info.fingerprint.endswith("/1 threads/quota of 0.5 CPUs")
 
 
-def test_threads_that_libraries_have_started_are_pinned_too() -> None:
+def test_threads_started_by_libraries_are_pinned_too() -> None:
     ready, done = threading.Event(), threading.Event()
 
     def wait() -> None:
@@ -168,7 +168,7 @@ def test_threads_that_libraries_have_started_are_pinned_too() -> None:
 
 
 class Driver:
-    """Two GPUs, the second with an identity that ends in 7; an old one has one call for it."""
+    """Two GPUs; the second's identity ends in 7. An old driver has another call for it."""
 
     def __init__(self, old: bool) -> None:
         if not old:
@@ -187,12 +187,14 @@ class Driver:
 def test_a_gpu_is_leased_by_its_identity(old: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda, "_driver", lambda: Driver(old))
     assert cuda.device("cuda", 1).leases() == ("cuda-" + 30 * "0" + "07",)
-    assert cuda.device("cuda", 2).leases() == ("cuda-2",)  # no such GPU: attaching says so
+    assert cuda.device("cuda", 2).leases() == ("cuda-2",)  # no such GPU: attaching reports it
     monkeypatch.setattr(cuda, "_driver", lambda: None)
     assert cuda.device("cuda", 1).leases() == ("cuda-1",)
 
 
-def test_gpus_that_the_user_hides_are_not_said_to_lack(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_that_the_user_hides_are_not_reported_as_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     seen: Dict[str, Any] = {"is_available": lambda: False, "device_count": lambda: 1}
     torch: Any = ModuleType("torch")
     torch.__spec__ = ModuleSpec("torch", None)
@@ -211,14 +213,12 @@ def test_gpus_that_the_user_hides_are_not_said_to_lack(monkeypatch: pytest.Monke
     ("shown", "number", "value"),
     [(None, 1, "1"), ("", 0, "0"), ("2,3", 1, "3"), ("GPU-ab, GPU-cd", 0, "GPU-ab")],
 )
-def test_a_server_gets_the_gpu_that_the_run_has(
-    shown: Optional[str], number: int, value: str
-) -> None:
+def test_a_server_gets_the_gpu_of_the_run(shown: Optional[str], number: int, value: str) -> None:
     environ = {} if shown is None else {"CUDA_VISIBLE_DEVICES": shown}
     assert cuda.visible(number, environ) == value
 
 
-def test_a_process_that_may_not_choose_its_cores_is_told_what_to_do(
+def test_a_process_that_may_not_choose_its_cores_gets_advice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(thread: int, cpus: Any) -> None:
@@ -230,7 +230,7 @@ def test_a_process_that_may_not_choose_its_cores_is_told_what_to_do(
         device.attach()
 
 
-def test_a_cpu_run_is_pinned_and_everything_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cpu_run_is_pinned_and_everything_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setenv("MKL_NUM_THREADS", "7")
     before = os.sched_getaffinity(0)
@@ -254,7 +254,7 @@ def test_a_cpu_run_is_pinned_and_everything_is_given_back(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("kind", ["ipu", "ipu-model"])
-def test_an_ipu_without_the_sdk_says_what_is_missing(
+def test_an_ipu_without_the_sdk_is_refused_with_what_is_missing(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ipubench.fixtures.devices.ipu.frameworks", list)
@@ -267,7 +267,7 @@ def test_an_ipu_without_the_sdk_says_what_is_missing(
 
 @pytest.fixture
 def gc_info(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Installs the SDK's tool, which answers with a text, or fails without one."""
+    """Installs the SDK's tool, which prints a text, or fails if there is none."""
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setenv("POPLAR_SDK_ENABLED", "/sdk")
 
@@ -279,7 +279,7 @@ def gc_info(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
     return answer
 
 
-def test_auto_takes_an_ipu_where_the_sdk_lists_one(
+def test_auto_takes_an_ipu_if_the_sdk_lists_one(
     gc_info: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gc_info("Device Info:\n")
@@ -302,10 +302,10 @@ Partition: p1 [active]
 """
 
 
-def test_an_ipu_has_a_number_that_the_sdk_lists(
+def test_an_ipu_number_must_be_listed_by_the_sdk(
     gc_info: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A group of IPUs is a device, too, but not a single one."""
+    """A group of IPUs is a device, but not a single IPU."""
     monkeypatch.setattr("ipubench.fixtures.devices.ipu.frameworks", lambda: ["popart"])
     gc_info(LISTED)
     assert devices.device_ids("ipu") == [0, 1]
@@ -313,7 +313,7 @@ def test_an_ipu_has_a_number_that_the_sdk_lists(
         assert IpuDevice("ipu", number).attach().kind == "ipu"
     with pytest.raises(DeviceError, match="--device-id=2: .* only 0, 1, 4"):
         IpuDevice("ipu", 2).attach()
-    gc_info(LISTED.replace("target:", "type:"))  # as other SDKs call it
+    gc_info(LISTED.replace("target:", "type:"))  # the name in other SDKs
     assert devices.device_ids("ipu") == [0, 1]
     gc_info("Graphcore device listing:\n")
     with pytest.raises(DeviceError, match="--device-id=1"):
@@ -326,7 +326,7 @@ def test_an_ipu_has_a_number_that_the_sdk_lists(
     ("build", "gpus", "kind"),
     [("'12.8'", [0], "cuda"), ("'12.8'", [], "cpu"), ("None", [0], "cpu"), ("", [0], "cpu")],
 )
-def test_auto_takes_cuda_where_pytorch_and_the_driver_have_it(
+def test_auto_takes_cuda_if_pytorch_and_the_driver_have_it(
     build: str, gpus: List[int], kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if build:
@@ -349,7 +349,7 @@ class LeastDevice(Device):
         pass
 
 
-def test_a_device_needs_no_more_than_the_page_says() -> None:
+def test_a_device_needs_only_the_documented_members() -> None:
     device = LeastDevice()
     start = device.clock()
     assert device.clock() - start >= 0 and device.look() is None

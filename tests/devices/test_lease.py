@@ -38,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def holder() -> Iterator[subprocess.Popen[bytes]]:
-    """Another process that holds the device until its input ends."""
+    """Another process that holds the device until its input is closed."""
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD],
         cwd=str(ROOT),
@@ -61,7 +61,7 @@ def test_a_held_device_names_its_holder(holder: subprocess.Popen[bytes]) -> None
     assert lines and lines[0].startswith(f"waiting for dev, held by process {holder.pid}")
 
 
-def test_a_waiting_run_goes_on_when_the_device_is_free(
+def test_a_waiting_run_continues_when_the_device_is_free(
     holder: subprocess.Popen[bytes],
 ) -> None:
     threading.Timer(0.3, holder.terminate).start()
@@ -78,7 +78,7 @@ def test_the_lock_of_a_killed_process_is_taken_over(holder: subprocess.Popen[byt
         pass
 
 
-def test_a_child_that_measures_for_its_parent_uses_the_parents_device(
+def test_a_child_uses_its_parents_device(
     holder: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(HOLDER_VARIABLE, str(os.getppid()))
@@ -87,7 +87,7 @@ def test_a_child_that_measures_for_its_parent_uses_the_parents_device(
     monkeypatch.setenv(HOLDER_VARIABLE, str(os.getpid()))
     with pytest.raises(DeviceError), lease(["dev"], 0.1):
         pass
-    # A supervisor or a launcher may be between the two.
+    # There may be a supervisor or a launcher between them.
     take = (
         "from ipubench.fixtures.devices.lease import lease\n"
         "with lease(['dev'], 0.1): print('taken')"
@@ -110,7 +110,7 @@ def test_a_child_that_measures_for_its_parent_uses_the_parents_device(
     ],
     ids=["nothing", "cut", "nested", "late", "truth", "long"],
 )
-def test_a_lock_that_does_not_say_who_has_it_does_not_matter(
+def test_a_lock_without_its_holder_is_still_a_lock(
     holder: subprocess.Popen[bytes], folder: Path, content: str
 ) -> None:
     (folder / "dev.lock").write_text(content)
@@ -131,7 +131,7 @@ def test_a_holder_cannot_write_to_the_terminal(
 
 
 @pytest.mark.parametrize("what", ["link", "link to nothing", "folder", "pipe"])
-def test_what_is_no_lock_is_one_message_and_leads_nowhere(
+def test_a_file_that_is_not_a_lock_is_one_message(
     folder: Path, tmp_path_factory: pytest.TempPathFactory, what: str
 ) -> None:
     precious = tmp_path_factory.mktemp("home") / "precious"
@@ -146,7 +146,7 @@ def test_what_is_no_lock_is_one_message_and_leads_nowhere(
     assert precious.exists() == (what == "link")
 
 
-def test_a_file_of_ours_under_the_name_of_a_lock_stays_as_it_is(folder: Path) -> None:
+def test_another_file_of_ours_with_the_name_of_a_lock_is_kept(folder: Path) -> None:
     (folder / "precious").write_text("mine")
     os.link(folder / "precious", folder / "dev.lock")
     with lease(["dev"], 0.1):
@@ -154,7 +154,7 @@ def test_a_file_of_ours_under_the_name_of_a_lock_stays_as_it_is(folder: Path) ->
     assert (folder / "precious").read_text() == "mine"
 
 
-def test_a_folder_that_all_can_change_is_refused(folder: Path) -> None:
+def test_a_folder_that_everyone_can_change_is_refused(folder: Path) -> None:
     folder.chmod(0o777)
     with pytest.raises(DeviceError, match="IPUBENCH_LEASE_DIR"), lease(["dev"], 0.1):
         pass
@@ -171,7 +171,7 @@ def test_another_users_folder_is_refused(folder: Path, monkeypatch: pytest.Monke
         pass
 
 
-def test_without_a_named_folder_the_locks_are_in_the_temporary_one(
+def test_by_default_the_locks_are_in_the_temporary_folder(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("IPUBENCH_LEASE_DIR")
@@ -181,7 +181,7 @@ def test_without_a_named_folder_the_locks_are_in_the_temporary_one(
     assert (folder / "ipubench-dev.lock").stat().st_mode & 0o777 == 0o666
 
 
-def test_a_named_folder_is_made_for_all_users(
+def test_a_named_folder_is_created_for_all_users(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(folder))
@@ -195,7 +195,7 @@ def test_a_named_folder_is_made_for_all_users(
             pass
 
 
-def test_the_holder_says_no_secret(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_holder_reveals_no_secret(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["pytest", "--set=token=CANARY-1", "https://u:CANARY-2@h"])
     with lease(["dev"], 0.1):
         said = (folder / "dev.lock").read_text()

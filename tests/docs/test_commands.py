@@ -1,4 +1,4 @@
-"""What the documentation names exists: modules, files, options of pytest, targets of make."""
+"""Names in the documentation exist: modules, files, options of pytest, targets of make."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ipubench.fixtures import command_line
 from ipubench.fixtures.runtimes.torch.options import InferenceOptions
 from tests.support.harness import ROOT, Outcome, Project, run_pytest
 
-# The changelog also names what is gone.
+# The changelog also names removed things.
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 OURS = ("bench_inference", "bench_kernels", "bench_training", "docs", "fixtures", "ipubench",
         "models", "plugins", "scripts", "tests")  # fmt: skip
-# What a tutorial tells the reader to write.
+# Files that a tutorial has the reader write.
 WRITTEN_BY_THE_READER = {
     "bench_kernels/bench_attention.py",
     "tests/cases/test_kernel_attention.py",
@@ -27,7 +27,7 @@ WRITTEN_BY_THE_READER = {
 
 
 def named(pattern: str) -> Iterator[Tuple[str, str]]:
-    """Yield (page, what a pattern finds on it)."""
+    """Yield (page, match) for each match of a pattern."""
     for page in PAGES:
         for found in re.findall(pattern, page.read_text(encoding="utf-8")):
             yield page.name, found
@@ -63,7 +63,7 @@ def test_each_option_of_a_pytest_command_exists(pytestconfig: pytest.Config) -> 
     known: Set[str] = {
         name.replace("_", "-") for name in (*command_line.NAMES, *vars(pytestconfig.option))
     }
-    # Options whose names in the code are other ones, and those of the two other plugins.
+    # Options whose attributes have other names, and options of the two other plugins.
     known |= {"set", "collect-only", "junit-xml", "junitxml", "tx", "dist", "color"}
     for page, command in named(r"(?m)^    (pytest .*?)(?:  #.*|  +[a-z].*)?$"):
         for option in re.findall(r"(?<!\S)--([a-z-]+)", command):
@@ -78,14 +78,14 @@ def test_changelog_and_readme_link_to_pages_that_exist() -> None:
 
 
 def rows(original: str) -> List[str]:
-    """Return the commands that replace the lines of a document with this in them."""
+    """Return the commands that replace a document's lines with this text."""
     page = (ROOT / "docs" / "from-graphcore.md").read_text(encoding="utf-8")
     found = [row for row in page.splitlines() if row.startswith("|") and original in row]
     return [re.findall(r"`(pytest [^`]*)`", row)[0] for row in found]
 
 
 def selects(project: Project, command: str) -> Outcome:
-    """List the cases of a command of the documentation."""
+    """List the cases that a command of the documentation selects."""
     words = shlex.split(command)[1:]
     return run_pytest(ROOT, project.environment, *words, "--collect-only", "-q").assert_code(0)
 
@@ -98,7 +98,7 @@ def test_the_rows_of_published_entries_select_all_of_them(project: Project) -> N
     assert names and all("-synthetic" in name for name in names)
 
 
-def test_a_line_without_a_preset_has_the_programs_defaults(project: Project) -> None:
+def test_a_line_without_a_preset_has_the_original_defaults(project: Project) -> None:
     (image,) = rows("--model resnet18 --device-iteration 1")
     found = selects(project, f"{image} --describe")
     assert found.text.count("::bench_cnn_torch[resnet18-ipu-bs1-real-bps1-") == 1
@@ -115,7 +115,7 @@ def test_the_rows_of_logs_give_the_numbers_of_the_text(project: Project) -> None
     assert outcome.text.count("::bench_application[cifar_resnet8-ipu-real-") == 5
 
 
-#: The programs and networks of the original documents, as their users would name them.
+#: The programs and networks of the original documents, named as their users would.
 NAMES = (
     *("grouped_conv", "gru", "hmc", "lstm", "lstm_multi", "rnn", "dense", "popart_lstm"),
     *("popart_conv", "resnet50-m2000", "resnet50-pod16", "resnext101-m2000", "resnext101-pod16"),
@@ -135,7 +135,7 @@ NAMES = (
 
 
 def test_names_of_the_documents_select_cases_of_an_ipu(project: Project) -> None:
-    """Without --sweep: one run for all names says which of them would find nothing."""
+    """Without --sweep; one run for all names reports those that match nothing."""
     words = ["--device=ipu", "--collect-only", "-q", "-k", " or ".join(f"({n})" for n in NAMES)]
     found = run_pytest(ROOT, project.environment, *words).assert_code(0).text.splitlines()
     cases = [line for line in found if "::" in line]

@@ -1,4 +1,4 @@
-"""The generated pages of docs/reference are what the declarations say now."""
+"""The generated pages of docs/reference match the declarations."""
 
 from __future__ import annotations
 
@@ -46,4 +46,4 @@ def test_every_option_of_the_table_is_one_of_ours(generated: Dict[str, str]) -> 
     names = {"case_options" if flag == "set" else flag.replace("-", "_") for flag in flags}
     assert names <= set(NAMES)
     assert {"device", "case_options", "gate", "report", "include_convergence"} <= names
-    assert "instance" not in names  # --help hides it as well
+    assert "instance" not in names  # hidden in --help too

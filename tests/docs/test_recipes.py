@@ -1,4 +1,4 @@
-"""The recipes work as they are written, in a copy of the project."""
+"""The recipes work as written, in a copy of the project."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tests.support.reader import DOCS, Reader, commands
 
 PAGE = (DOCS / "how-to" / "recipes.md").read_text(encoding="utf-8")
 ONE, TWO = PAGE.split("\n## ")[1:]
-# Added to a conftest.py, for a comparison that measures no second pair.
+# Added to a conftest.py: the comparison measures no second pair.
 ONE_PAIR = """
 from ipubench.plugins.gate import paired
 
-paired.given_up = lambda usable, measured: measured == 1
+paired.too_disturbed = lambda usable, measured: measured == 1
 """
 
 pytestmark = [pytest.mark.framework, pytest.mark.slow]
@@ -36,30 +36,30 @@ def test_an_entry_is_measured_and_gated(tmp_path: Path) -> None:
     few = ("--set=model=mobilenet-v3-small", "--set=engine=eager", "--budget=0.2")
     saved = reader.pytest(save, *few, "--processes=1", "--keep-disturbed").assert_code(0)
     assert saved.line("baseline with 1 case written to ").endswith("baselines/float32.json")
-    # Equal code, but of two processes: whatever the machine, it is compared. There is no time for
-    # fresh ones.
+    # The code is equal, but from two processes: they are compared on any machine. There is no time
+    # for fresh ones.
     judged = reader.pytest(gate, *few, "--gate-time=1s")
     assert re.search(r"\(gate 2\.0%\): 1 (pass|inconclusive|improved|regressed)\b", judged.text)
-    for command in (measure, against):  # what the one before has run, and what needs a history
+    for command in (measure, against):  # what the previous command ran, and what needs a history
         assert "resnet50-float32-bs4-synthetic" in command
     assert "--against=git:merge-base:main" in against
 
 
-def test_two_environments_are_compared_at_sizes_of_ones_own(tmp_path: Path) -> None:
+def test_two_environments_are_compared_at_chosen_sizes(tmp_path: Path) -> None:
     reader = Reader(tmp_path, "tensorflow")
-    # In place of an installation: the packages of this environment, which are imported already.
+    # Instead of an installation: the packages of this environment, which are imported already.
     old = reader.folder / "old" / "bin" / "python"
     old.parent.mkdir(parents=True)
     SuiteServer.python(old, "tensorflow")
-    # One shows that both sides take turns; three would take half a minute, and judge no better.
+    # One pair shows that both alternate; three would take half a minute and judge no better.
     conftest = reader.folder / "conftest.py"
     conftest.write_text(conftest.read_text(encoding="utf-8") + ONE_PAIR, encoding="utf-8")
     (command,) = commands(TWO, indent=8)
-    # Two minutes: on a busy machine one pair takes half of one.
+    # Two minutes: on a busy machine one pair takes half a minute.
     outcome = reader.pytest(command, "--budget=0.1", "--gate-time=2min")
     assert "lstm-inference-synthetic-bs8-hiddensize256-inputsize80-timesteps50" in outcome.text
     assert "versions there and here: the same versions" in outcome.text
-    # Beside a busy neighbour a pair is measured too, but its change is not said.
+    # Next to a busy neighbour a pair is measured too, but no change is reported.
     judged = r"items/s there, [+-]"
     not_judged = r"-> [\d.,]+ items/s, disturbed"
     assert re.search(rf": pair 1: [\d.,]+ ({judged}|{not_judged})", outcome.text)

@@ -1,4 +1,4 @@
-"""The site as a reader opens it: from the disk, without a server."""
+"""The site as a reader opens it: from disk, without a server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.harness import ROOT
 
 
 @pytest.mark.slow
-def test_the_site_is_searched_from_the_disk_and_fits_a_phone(tmp_path: Path) -> None:
+def test_the_site_can_be_searched_from_disk_and_fits_a_phone(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs")
     site = tmp_path / "site"
     build = [sys.executable, "-m", "mkdocs", "build", "--quiet", f"--site-dir={site}"]

@@ -1,4 +1,4 @@
-"""The first two tutorials work as they stand; tests/test_package.py has the third."""
+"""The first two tutorials work as written; tests/test_package.py has the third."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIRST_RUN, OWN_KERNEL = (
 
 
 def files_of_the_tutorial() -> Dict[str, str]:
-    """Return path -> text of each file that the reader is told to write."""
+    """Return path -> text for each file that the tutorial has the reader write."""
     return dict(re.findall(r"`([\w/]+\.py)`:\n\n```python\n(.*?)```", OWN_KERNEL, re.DOTALL))
 
 
@@ -31,7 +31,7 @@ def test_the_first_run(tmp_path: Path) -> None:
     listing, measure, again, describe, sizes, mistake = commands(FIRST_RUN)
     assert "[dense-inference-synthetic]" in reader.pytest(listing).assert_code(0).text
     assert "2 passed" in reader.pytest(measure).assert_code(0).text
-    assert "[1/" not in reader.pytest(again).assert_code(0).text  # both are kept
+    assert "[1/" not in reader.pytest(again).assert_code(0).text  # both files are kept
     reader.pytest(describe).assert_code(0).line("  size=1024 (")
     reader.pytest(sizes).assert_code(0)
     assert list(records_in(reader.folder / "results")) == [
@@ -49,7 +49,7 @@ def test_the_second_tutorial_has_a_kernel_and_its_test() -> None:
 
 @pytest.mark.framework
 def test_the_tutorials_kernel_is_measured_and_passes_its_test(tmp_path: Path) -> None:
-    """Its commands run one by one in tests/nightly/test_second_tutorial.py."""
+    """tests/nightly/test_second_tutorial.py runs its commands one by one."""
     if importlib.util.find_spec("tensorflow") is None:
         pytest.skip("needs TensorFlow: make setup installs it")
     copy = copy_of_the_project(tmp_path / "project")

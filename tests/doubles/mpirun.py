@@ -1,11 +1,11 @@
-"""Stand-ins for Open MPI's mpirun and for poprun, with what the project relies on.
+"""Stand-ins for Open MPI's mpirun and for poprun, with the features that the project uses.
 
-``mpirun.py -n N PROGRAM ...`` starts N processes that find their number in OMPI_COMM_WORLD_RANK.
-With the options of poprun they find it, and the job, in DOUBLE_POPDIST, which a test's own module
-``popdist`` reads. When one fails, the others are asked to end, and a line names its process and the
-signal.
+``mpirun.py -n N PROGRAM ...`` starts N processes, each with its number in OMPI_COMM_WORLD_RANK.
+With poprun's options, the number and the job are in DOUBLE_POPDIST, which a test's module
+``popdist`` reads. If one process fails, the others are terminated, and a line names its number and
+the signal.
 
-Both begin as Open MPI does that root has started, whoever starts them here: poprun starts it too.
+Both behave as when root starts Open MPI, whichever user runs them, because poprun starts it too.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import os
 import sys
 from typing import List
 
-# Without both root is refused (open-mpi/ompi, orte/orted/orted_submit.c).
+# Without both, root is refused (open-mpi/ompi, orte/orted/orted_submit.c).
 AS_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 def main() -> int:
-    """Run the program N times and return 0, or how the first one failed."""
+    """Run the program N times; return 0 or the failure of the first one that failed."""
     if any(os.environ.get(name) != "1" for name in AS_ROOT):
         print("mpirun has detected an attempt to run as root.", file=sys.stderr)
         return 1

@@ -1,7 +1,7 @@
 """A stand-in for PopDist: an instance that poprun started, or a process that it did not.
 
 It offers the names and signatures of the SDK (``test_instances_popdist.py`` checks them) and is as
-strict: options that poprun decides cannot be set again.
+strict: options that poprun sets cannot be set again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OFFERED = (
 
 @dataclass
 class Job(Calls):
-    """What poprun was told, and which instance this is."""
+    """poprun's settings, and the number of this instance."""
 
     started: bool = True
     index: int = 0
@@ -87,7 +87,7 @@ class Options(poptorch.Options):
     __slots__ = ()
 
     def __init__(self, ipus_per_replica: int = 1) -> None:
-        assert ipus_per_replica == recorder.ipus_per_replica, "poprun was told another number"
+        assert ipus_per_replica == recorder.ipus_per_replica, "poprun has another number"
         super().__init__()
         super().replicationFactor(getNumLocalReplicas())
         super().useIpuId(recorder.index)

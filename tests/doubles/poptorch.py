@@ -6,8 +6,8 @@ call, and runs a wrapped model on the CPU. It is as strict as the SDK about what
 wrong: types of arguments, the number of IPUs, how full a pipeline is, sizes of inputs, and the life
 of an executor.
 
-Tests install :func:`as_module` as ``poptorch`` and steer it through :data:`recorder`, which is not
-part of what the module offers.
+Tests install :func:`as_module` as ``poptorch`` and control it with :data:`recorder`, which the
+module itself does not offer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.doubles.poptorch_options import (
 )
 from tests.doubles.record import module_of
 
-# For those who import them from here.
+# Some import them from here.
 __all__ = [
     "Error",
     "Options",
@@ -39,7 +39,7 @@ __all__ = [
     "recorded",
     "recorder",
 ]
-# What `import poptorch` gives; everything else here belongs to the stand-in.
+# The contents of `import poptorch`; everything else here belongs to the stand-in.
 OFFERED = (
     "BeginBlock",
     "Error",
@@ -64,12 +64,12 @@ def as_module() -> ModuleType:
 
 
 class Error(Exception):
-    """What PopTorch's C++ part raises."""
+    """Raised by PopTorch's C++ part."""
 
 
 @recorded
 def BeginBlock(layer_to_call: Any, user_id: Optional[str] = None, ipu_id: Any = None) -> Any:
-    """Make a layer, in place, the first one of a stage."""
+    """Mark a layer, in place, as the first one of a stage."""
 
     def enter(module: Any, inputs: Any) -> None:
         recorder.stages.append(ipu_id)
@@ -81,7 +81,7 @@ def BeginBlock(layer_to_call: Any, user_id: Optional[str] = None, ipu_id: Any = 
 
 @recorded
 def set_overlap_for_input(input_tensors: Any, mode: OverlapMode) -> Any:
-    """Return the tensors, whose transfer overlaps."""
+    """Return the tensors and mark their transfer to overlap."""
     assert isinstance(mode, OverlapMode)
     recorder.overlapping += mode is not OverlapMode.NoOverlap
     return input_tensors
@@ -89,7 +89,7 @@ def set_overlap_for_input(input_tensors: Any, mode: OverlapMode) -> Any:
 
 @recorded
 def set_overlap_for_output(output_tensors: Any, mode: OverlapMode) -> Any:
-    """Return the tensors, whose transfer overlaps."""
+    """Return the tensors and mark their transfer to overlap."""
     assert isinstance(mode, OverlapMode)
     recorder.overlapping += mode is not OverlapMode.NoOverlap
     return output_tensors
@@ -162,7 +162,7 @@ class PoplarExecutor:
 
     @recorded
     def getLatency(self) -> Tuple[float, float, float]:
-        """Return min, max and mean seconds of the last run; nothing is known without transfers."""
+        """Return min, max and mean seconds of the last run; without transfers they are unknown."""
         if not self._runs or self._synthetic:
             return (0.0, 0.0, 0.0)
         return (0.001 * self._runs, 0.004 * self._runs, 0.002 * self._runs)
@@ -185,7 +185,7 @@ class PoplarExecutor:
         return bool(self._values.get("synthetic_data"))
 
     def _compile_or_load(self, images: Any) -> None:
-        """Keep an executable in the cache's folder; one with the same program serves again."""
+        """Store an executable in the cache folder, or reuse one of the same program."""
         if "cache" not in self._values:
             return
         program = f"{sum(p.numel() for p in self._model.parameters())}-{tuple(images.shape)}"
@@ -194,12 +194,12 @@ class PoplarExecutor:
             path.write_bytes(b"executable")
 
     def _refuse_if_destroyed(self) -> None:
-        # PopTorch would compile anew, minutes that nobody asked for.
+        # PopTorch would compile again without being asked, which takes minutes.
         if self._destroyed:
             raise Error(NO_EXECUTABLE)
 
     def _check_target(self) -> None:
-        """Refuse what no device that is not there can be (CompilerImpl.cpp)."""
+        """Refuse settings that an offline target cannot have (CompilerImpl.cpp)."""
         if "offline" not in self._values:
             return
         if self._values.get("use_model"):
@@ -224,7 +224,7 @@ class PoplarExecutor:
             )
 
     def _check_overlap(self) -> None:
-        """Overlap the transfers that were asked to, or silently do not: few iterations have none.
+        """Overlap the marked transfers, or silently do not if there are too few iterations.
 
         poptorch_popart: Compiler.cpp; PopART: transforms/decomposeloops.cpp.
         """

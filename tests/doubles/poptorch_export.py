@@ -1,4 +1,4 @@
-"""The stand-in for PopTorch with what exporting a model needs besides."""
+"""The stand-in for PopTorch with the functions that exporting needs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, List, Optional
 from tests.doubles import poptorch as base
 from tests.doubles.poptorch import recorded, recorder
 
-#: The tensors of the compiled graph, by the names that PopTorch gives them.
+#: The tensors of the compiled graph, by their names in PopTorch.
 TENSORS = ["input", "conv1/conv1/Conv:0", "fc/fc/model/fc/fc/Gemm:0"]
 
 
@@ -27,7 +27,7 @@ def inferenceModel(model: Any, options: Optional[Any] = None) -> PoplarExecutor:
 
 
 class PoplarExecutor(base.PoplarExecutor):
-    """A wrapped model that can be exported once it was compiled."""
+    """A wrapped model that can be exported after compiling."""
 
     @recorded
     def compileAndExport(

@@ -1,6 +1,6 @@
-"""What the stand-in for PopTorch is told: its recorder, its enumerations and its options.
+"""The recorder, the enumerations and the options of the PopTorch stand-in.
 
-Options refuse a name that PopTorch lacks, values of other types, and changes once a model has them.
+Options refuse names that PopTorch lacks, values of other types, and changes once a model uses them.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from tests.doubles.record import Calls
 
 @dataclass
 class Recorder(Calls):
-    """What was called, and what shall go wrong."""
+    """The calls so far, and the failures to produce."""
 
-    #: IPU of each pipeline stage entered while models ran, in order.
+    #: IPU of each pipeline stage that running models entered, in order.
     stages: List[int] = field(default_factory=list)
     #: Executors made so far.
     executors: List[Any] = field(default_factory=list)
-    #: Message of the error that attaching to a device raises; empty: a device is there.
+    #: The error message of attaching to a device; empty if there is a device.
     attach_error: str = ""
-    #: Transfers of the model that runs which were asked to overlap.
+    #: Transfers of the running model that were marked to overlap.
     overlapping: int = 0
 
 
@@ -31,7 +31,7 @@ recorded = recorder.recorded
 
 
 class OutputMode(enum.IntEnum):
-    """Which of a call's outputs come back to the host."""
+    """Which of a call's outputs are returned to the host."""
 
     Final = 0
     EveryN = 1
@@ -41,7 +41,7 @@ class OutputMode(enum.IntEnum):
 
 
 class OverlapMode(enum.Enum):
-    """With which loop a transfer overlaps."""
+    """The loop that a transfer overlaps with."""
 
     NoOverlap = "no_overlap"
     OverlapAccumulationLoop = "overlap_accumulation_loop"
@@ -49,11 +49,11 @@ class OverlapMode(enum.Enum):
 
 
 class ShardedExecution:
-    """All IPUs work on one batch after the other, without a pipeline."""
+    """All IPUs work on one batch at a time, without a pipeline."""
 
 
 class _Closed:
-    """Refuses to be given an attribute that the class does not declare, as the SDK's options do."""
+    """Refuses attributes that the class does not declare, as the SDK's options do."""
 
     __slots__ = ("_frozen", "_values")
 
@@ -67,7 +67,7 @@ class _Closed:
         self._values[key] = value
 
 
-#: PopART's options that the project sets by name; PopTorch refuses a name that PopART lacks.
+#: PopART's options that the project sets by name; other names are refused.
 POPART_OPTIONS = (
     "defaultPrefetchBufferingDepth",
     "engineOptions",
@@ -180,6 +180,6 @@ class Options(_Closed):
         return self
 
     def _freeze(self) -> None:
-        """Refuse changes from now on: a wrapped model has its options."""
+        """Refuse changes from now on, because a wrapped model uses these options."""
         for options in (self, self._precision, self._popart, self._locations):
             options._frozen = True

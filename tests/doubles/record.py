@@ -1,4 +1,4 @@
-"""What all stand-ins for the SDK share: they record calls and offer nothing but what they name."""
+"""Shared by all stand-ins for the SDK: they record calls and offer only the names they list."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @dataclass
 class Calls:
-    """What was called since the last :meth:`reset`; a stand-in adds what shall go wrong."""
+    """The calls since the last :meth:`reset`; a stand-in adds the failures to produce."""
 
     #: (qualified name, arguments by name), in order; ``self`` is left out.
     calls: List[Tuple[str, Dict[str, Any]]] = field(default_factory=list)
 
     def reset(self) -> None:
-        """Forget everything; nothing goes wrong from now on."""
+        """Forget all calls and failures."""
         self.__init__()  # type: ignore[misc]
 
     def names(self) -> List[str]:
@@ -27,12 +27,12 @@ class Calls:
         return [name for name, _ in self.calls]
 
     def arguments(self, name: str) -> Dict[str, Any]:
-        """Return the arguments of the only call of that name."""
+        """Return the arguments of the only call with that name."""
         (arguments,) = [given for called, given in self.calls if called == name]
         return arguments
 
     def recorded(self, function: Function) -> Function:
-        """Record each call with its arguments by name; a call that does not fit: TypeError."""
+        """Record each call with its arguments by name; raise TypeError if they do not fit."""
         signature = inspect.signature(function)
         name = function.__qualname__.rpartition("<locals>.")[2]
 

@@ -1,7 +1,7 @@
-"""A stand-in for the SDK's export of networks for TensorFlow Serving, over any TensorFlow 2.
+"""A stand-in for the SDK's export to TensorFlow Serving, over any TensorFlow 2.
 
-It is as strict as the SDK about its arguments and writes a SavedModel with the same interface,
-which runs on the CPU: there is no IPU program in it.
+It checks arguments as strictly as the SDK and writes a SavedModel with the same interface, which
+runs on the CPU and has no IPU program.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def export_single_step(
         output_names = [output_names]
     names = list(inspect.signature(predict_step).parameters)
     assert len(names) == len(predict_step_signature)
-    # The names of the model's inputs are those of the function's parameters.
+    # The model's inputs are named like the function's parameters.
     specs = [
         tf.TensorSpec(spec.shape, spec.dtype, name=name)
         for spec, name in zip(predict_step_signature, names)
@@ -65,5 +65,5 @@ def export_single_step(
 
 
 def as_module() -> ModuleType:
-    """Return ``tensorflow.python.ipu.serving`` with what the project uses of it."""
+    """Return ``tensorflow.python.ipu.serving`` with the functions that the project uses."""
     return module_of(NAME, ("export_single_step",), globals())

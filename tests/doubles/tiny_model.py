@@ -1,7 +1,7 @@
-"""A model program for Triton's Python backend that starts in no time and fails on demand.
+"""A model for Triton's Python backend that starts at once and fails on demand.
 
-For images [N, 3, S, S] it answers [N, 4]: their sum, largest, smallest and first value. Its
-parameter ``folder`` names a folder; files in it are the orders to misbehave.
+For images [N, 3, S, S] it returns [N, 4]: their sum, largest, smallest and first value. Its
+parameter ``folder`` names a folder whose files order it to fail.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Two processes that take turns: which cases can, and what the run makes of the counters."""
+"""Two alternating processes: which cases can alternate, and how the run uses the counters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ipubench.plugins.measure.alternating import why_unfit
 
 
 class Counters(Contention):
-    """Counters of a machine on which rounds of a second lose what a list says."""
+    """Counters of a machine on which one-second rounds lose the time in a list."""
 
     def __init__(self, lost: List[float], cpu: List[float]) -> None:
         super().__init__()
@@ -33,10 +33,10 @@ class Counters(Contention):
         return self.readings[-1]
 
 
-def test_each_round_has_what_was_taken_from_it_on_its_own_side() -> None:
+def test_each_round_is_charged_with_the_disturbance_in_its_own_process() -> None:
     """Here, there; there, here."""
     counters = Counters([0.1, 0.2, 0.4, 0.3], [1.1, 1.2, 1.4, 1.3])
-    # The third and the last copy are after the latest round, until the next one begins.
+    # The third and the last reading follow the latest round, until the next one begins.
     watched = Contended(counters, iter([0.5, 0.51, 0.7, 0.52, 0.53004, 0.9]).__next__)
     rounds = AdjacentRounds()
     for here_first in (True, False):
@@ -55,7 +55,7 @@ def test_each_round_has_what_was_taken_from_it_on_its_own_side() -> None:
     assert rounds.comparable() == [True, False]
 
 
-def test_a_fake_devices_time_is_not_the_machines() -> None:
+def test_the_time_of_a_fake_device_is_not_the_machines() -> None:
     watched, rounds = Contended.of("fake"), AdjacentRounds(here_first=[True, False])
     watched.read()
     watched.complete(rounds)
@@ -73,7 +73,7 @@ def test_a_fake_devices_time_is_not_the_machines() -> None:
         ("cpu", ALTERNATING, 1, None, "triton", "it has a server"),
     ],
 )
-def test_what_cannot_take_turns_says_why(
+def test_a_case_that_cannot_alternate_has_a_reason(
     device: str, version: int, instances: int, marker: Any, fixture: str, why: str
 ) -> None:
     case = SimpleNamespace(config=SimpleNamespace(instances=instances))
@@ -94,7 +94,7 @@ def test_what_cannot_take_turns_says_why(
         ("most_rounds", 9, "its work ends after a number of rounds"),
     ],
 )
-def test_a_step_that_cannot_take_turns_says_why(fact: str, value: Any, why: str) -> None:
+def test_a_step_that_cannot_alternate_has_a_reason(fact: str, value: Any, why: str) -> None:
     step = FakeStep(FakeDevice(0), ArrayFeed("real", ()), 0.0)
     setattr(step, fact, value)
     found = why_unfit(step)

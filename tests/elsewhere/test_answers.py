@@ -1,4 +1,4 @@
-"""What a run makes of a fresh process: its result, or in one line why there is none."""
+"""The result of a fresh process, or one line with the reason for its failure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Sequence, Union
 import pytest
 
 from ipubench.fixtures.machine.process import LAST_LINES
-from ipubench.plugins.elsewhere import only_from
+from ipubench.plugins.elsewhere import guarded_pytest
 from ipubench.plugins.elsewhere.place import HERE, Place
 from ipubench.plugins.elsewhere.remote_case import FreshError, Outcome, RemoteCase
 from ipubench.plugins.record.structs import Benchmark, as_plain
@@ -28,7 +28,7 @@ def measured(
     place: Place,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Dict[str, Benchmark]:
-    """Return what a run makes of a process that has ended so."""
+    """Return the run's result for a process that ended this way."""
     monkeypatch.setattr(RemoteCase, "run", lambda *_: Outcome(code, printed, journal))
     monkeypatch.setattr(RemoteCase, "most_seconds", 60.0)
     run: Any = None
@@ -51,7 +51,7 @@ def measured(
         ),
     ],
 )
-def test_why_a_process_measured_nothing_is_one_line(
+def test_the_reason_for_a_missing_measurement_is_one_line(
     code: Optional[int],
     printed: List[str],
     place: Place,
@@ -67,15 +67,15 @@ def test_why_a_process_measured_nothing_is_one_line(
     assert (told.value.why, told.value.elsewhere) == (why, place is THERE)
 
 
-def test_what_a_process_with_modules_of_another_checkout_measured_counts_for_nothing(
+def test_a_process_with_modules_of_another_checkout_does_not_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lines: List[JournalLine] = [CaseLine(MEASURED), OutcomeLine(CASE, "passed")]
     with pytest.raises(FreshError, match="could not be measured again"):
-        measured(only_from.USAGE_ERROR, [], lines, THERE, monkeypatch)
+        measured(guarded_pytest.USAGE_ERROR, [], lines, THERE, monkeypatch)
 
 
-def test_a_process_whose_test_fails_after_its_measurement_has_measured_nothing(
+def test_a_process_whose_test_fails_after_its_measurement_does_not_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lines: List[JournalLine] = [

@@ -1,4 +1,4 @@
-"""The other environment of `--against`, as it is found before anything is measured."""
+"""The other environment of `--against`, as found before any measurement."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ipubench.plugins.record.host_process import versions
 from tests.support.harness import ROOT
 
 
-def test_a_virtual_environment_is_asked_by_the_path_of_its_link(tmp_path: Path) -> None:
+def test_a_virtual_environment_is_called_by_its_link(tmp_path: Path) -> None:
     old = tmp_path / "old"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(old)], check=True)
     (site,) = old.glob("lib/python*/site-packages")
-    # In place of an installation: the packages of this environment.
+    # Instead of an installation: the packages of this environment.
     folders = [path for path in sys.path if path.endswith("site-packages")]
     (site / "installed.pth").write_text("\n".join(folders))
     python = str(old / "bin" / "python")
@@ -28,7 +28,7 @@ def test_a_virtual_environment_is_asked_by_the_path_of_its_link(tmp_path: Path) 
     assert found.changes(versions()) == "the same versions"
 
 
-def test_a_revision_has_our_interpreters_packages_after_its_own_and_no_repository_of_ours() -> None:
+def test_a_revision_has_its_own_packages_before_ours_and_none_of_our_repositories() -> None:
     there = Revision("commit", Path("/tree"))
     ours = {"PYTHONPATH": "/sdk", "VIRTUAL_ENV": "/env", "GIT_DIR": "/own/.git", "HOME": "/h"}
     alike = Place(os.path.abspath(sys.executable), ["/tree"], revision=there)
@@ -44,11 +44,9 @@ def test_a_revision_has_our_interpreters_packages_after_its_own_and_no_repositor
 
 @pytest.mark.parametrize(
     ("answer", "said"),
-    [("exit 1", "it says nothing"), ("echo '[]'", r"\[\]"), ("echo '{}'", r"\{\}")],
+    [("exit 1", "it prints nothing"), ("echo '[]'", r"\[\]"), ("echo '{}'", r"\{\}")],
 )
-def test_what_is_no_interpreter_of_the_suite_is_refused(
-    answer: str, said: str, tmp_path: Path
-) -> None:
+def test_an_unsuitable_interpreter_is_refused(answer: str, said: str, tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text(f"#!/bin/sh\n{answer}\n")
     program.chmod(0o755)

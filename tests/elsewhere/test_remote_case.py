@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Optional
 import pytest
 
 from ipubench.plugins.benchmarks_yml.command import base_environment
-from ipubench.plugins.command_line.words import MEASURING_OPTIONS
+from ipubench.plugins.command_line.arguments import MEASURING_OPTIONS
 from ipubench.plugins.elsewhere import remote_case
 from ipubench.plugins.elsewhere.place import HERE, Place
 from ipubench.plugins.elsewhere.remote_case import CACHE, RemoteCase, child_environment
@@ -32,12 +32,12 @@ print(*(subprocess.Popen(sleeper, start_new_session=own).pid for own in (False, 
 """
 
 
-def test_a_data_set_is_that_of_this_folder_for_processes_in_another(
+def test_processes_in_another_folder_use_this_folders_data_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("DATASETS_DIR", "TFDS_DATA_DIR"):
-        # The folder above a link is that of what it leads to.
+        # The parent of a link is the parent of its target.
         monkeypatch.setenv(name, "link/../images")
         for environment in (child_environment(), base_environment(None)):
             assert environment[name] == f"{tmp_path}/link/../images"
@@ -46,10 +46,10 @@ def test_a_data_set_is_that_of_this_folder_for_processes_in_another(
 
 
 @pytest.mark.parametrize(("end", "seconds", "code"), [("", 60, 0), ("time.sleep(300)", 2, None)])
-def test_what_a_process_has_started_ends_with_it(
+def test_child_processes_end_with_it(
     end: str, seconds: float, code: Optional[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether it ends by itself or hangs: its children, and a server in a session of its own."""
+    """Whether it exits or hangs: its children, and a server in another session."""
     program = [sys.executable, "-c", WITH_CHILDREN + end]
     monkeypatch.setattr(RemoteCase, "command", lambda *_: program)
     (tmp_path / "images").mkdir()
@@ -58,7 +58,7 @@ def test_what_a_process_has_started_ends_with_it(
     assert not any(map(is_running, map(int, outcome.lines[0].split())))
 
 
-def test_both_sides_run_in_the_same_folder_of_the_project(tmp_path: Path) -> None:
+def test_both_processes_run_in_the_same_folder_of_the_project(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     for folder in (here / "benchmarks", here / "only_here", there / "benchmarks"):
         folder.mkdir(parents=True)
@@ -76,8 +76,8 @@ def test_both_sides_run_in_the_same_folder_of_the_project(tmp_path: Path) -> Non
 
 
 @pytest.mark.entry_point
-def test_a_plugin_of_the_run_is_one_of_its_fresh_processes(project: Project) -> None:
-    """All of them start as a user's do: no suite server is in between."""
+def test_fresh_processes_load_the_plugins_of_the_run(project: Project) -> None:
+    """All of them start like a user's, without the suite server."""
     (project.folder / "extra.py").write_text(
         "def pytest_configure():\n    open('extra.log', 'a').write('loaded\\n')\n"
     )
@@ -94,7 +94,7 @@ def test_a_plugin_of_the_run_is_one_of_its_fresh_processes(project: Project) -> 
 
 
 def run_in(folder: Path, first: Optional[Benchmark] = None, **options: Any) -> Recording:
-    """Stand for a run that began in ``images`` of a project."""
+    """Imitate a run that began in ``images`` of a project."""
     given = {
         **dict.fromkeys(MEASURING_OPTIONS),
         **{"budget": 5.0, "dataset_dir": "data", "case_options": ["size=64", "xla=on"]},
@@ -114,11 +114,11 @@ def run_in(folder: Path, first: Optional[Benchmark] = None, **options: Any) -> R
 
 
 def ours(*words: str) -> List[str]:
-    """Return our options in the spelling that no other plugin has."""
+    """Return our options in the spelling that no other plugin uses."""
     return [f"--ipubench-{word}" for word in words]
 
 
-def test_the_command_of_a_fresh_process_measures_as_its_run_does(
+def test_the_command_of_a_fresh_process_measures_like_its_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote_case, "own_arguments", lambda *_: ["--own=1"])
@@ -145,7 +145,7 @@ def test_the_command_of_a_fresh_process_measures_as_its_run_does(
     ]
 
 
-def test_a_fresh_process_may_take_long_but_not_for_ever() -> None:
+def test_a_fresh_process_may_take_long_but_has_a_limit() -> None:
     spent = {"build": 1.0, "compile": 2.0, "rounds": 64.0}
     benchmark = a_benchmark([1.0], spent=spent)
     folder = Path("/")
@@ -154,7 +154,7 @@ def test_a_fresh_process_may_take_long_but_not_for_ever() -> None:
     assert RemoteCase(run_in(folder, benchmark), "a.py::a").most_seconds == 600 + 10 * (5 + 67)
 
 
-def test_a_fresh_process_has_the_cpus_with_which_its_run_began(
+def test_a_fresh_process_has_the_initial_cpus_of_its_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = os.sched_getaffinity(0)
@@ -168,7 +168,7 @@ def test_a_fresh_process_has_the_cpus_with_which_its_run_began(
     assert os.sched_getaffinity(0) == before
 
 
-def test_a_path_is_that_of_the_folder_in_which_it_was_given() -> None:
+def test_a_path_is_relative_to_the_folder_where_it_was_given() -> None:
     words = ["--dataset-dir=a", "--gate-policy=/b", "--dataset-dir", "--set=a=b", "-q"]
     found = remote_case.for_another_folder(words, Path("/here"))
     assert found == ["--dataset-dir=/here/a", *words[1:]]

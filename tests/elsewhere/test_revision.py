@@ -1,4 +1,4 @@
-"""The worktree of a revision, and what of the project is in it."""
+"""The worktree of a revision, and its contents."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def commit(folder: Path, name: str, text: str) -> str:
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository with a submodule ``vendor``, which its second commit has of another revision."""
+    """A repository with a submodule ``vendor`` that its second commit updates."""
     monkeypatch.setenv("IPUBENCH_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    # Git takes a submodule from a folder of this machine only where it is told so.
+    # Git clones a submodule from a local folder only if allowed to.
     monkeypatch.setenv("GIT_ALLOW_PROTOCOL", "file")
     own, library, inner = (tmp_path / name for name in ("own", "library", "inner"))
     for folder in (own, library, inner):
@@ -52,8 +52,8 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_worktree_has_the_submodules_of_its_revision(
     own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether the user's own checkout has them or not, which stays as it is."""
-    monkeypatch.setenv("GIT_TRACE", "1")  # as warnings of git do, it says more than was asked
+    """Whether or not the user's own checkout has them; it stays unchanged."""
+    monkeypatch.setenv("GIT_TRACE", "1")  # with warnings, git prints more than the result
     git(own, "submodule", "--quiet", "deinit", "--all")
     before = (own / ".git" / "config").read_text()
     there = check_out("git:HEAD~1", own).root
@@ -69,7 +69,7 @@ def test_a_worktree_has_the_submodules_of_its_revision(
     assert (there / "vendor" / "inner" / "inner.py").read_text() == "inner"
     assert (own / ".git" / "config").read_text() == before
     assert not list((own / "vendor").iterdir())
-    for name in (there / "vendor").iterdir():  # a worktree from before submodules were had
+    for name in (there / "vendor").iterdir():  # a worktree from before submodules were supported
         shutil.rmtree(str(name)) if name.is_dir() else name.unlink()
     assert check_out("git:HEAD~1", own).root == there
     assert (there / "vendor" / "inner" / "inner.py").read_text() == "inner"
@@ -85,13 +85,13 @@ def test_each_project_of_a_repository_is_set_up_in_its_own_folder(own: Path) -> 
     assert (first.root.name, second.root.name) == ("pkg-a", "pkg-b")
     assert (first.root / "made").exists() and not (first.root.parent / "made").exists()
     assert (second.root / "made").exists()
-    # Modules of the other project, in this checkout, are not those of the revision either.
+    # Modules of the other project in this checkout do not belong to the revision either.
     assert first.here == second.here == own.resolve()
     with pytest.raises(pytest.UsageError, match="has no folder pkg-b"):
         check_out("git:HEAD~1", own / "pkg-b")
 
 
-def test_a_worktree_that_nobody_has_used_for_long_goes_unless_somebody_has_it(own: Path) -> None:
+def test_an_old_unused_worktree_is_removed(own: Path) -> None:
     tree = check_out("git:HEAD~1", own).root
     os.utime(str(tree.with_name(f"{tree.name}.used")), (0, 0))
     half, begun = (tree.with_name(name) for name in ("half-1", "begun-1"))
@@ -120,7 +120,7 @@ def test_the_last_run_that_uses_a_worktree_removes_it(own: Path) -> None:
     assert str(tree) not in [line.split()[0] for line in git(own, "worktree", "list").splitlines()]
 
 
-def test_a_submodule_that_is_not_to_be_had_is_named_and_may_be_left_out(own: Path) -> None:
+def test_an_unavailable_submodule_is_named_and_may_be_left_out(own: Path) -> None:
     (own.parent / "library").rename(own.parent / "gone")
     with pytest.raises(pytest.UsageError, match=r"(?s)'vendor'.*submodule\.NAME\.update none$"):
         check_out("git:HEAD~1", own)
@@ -130,13 +130,13 @@ def test_a_submodule_that_is_not_to_be_had_is_named_and_may_be_left_out(own: Pat
     assert not list((check_out("git:HEAD~1", own).root / "vendor").iterdir())
 
 
-def test_a_worktree_that_is_not_what_it_was_is_made_anew(own: Path) -> None:
-    """What a setup has made there stays with one that is sound."""
+def test_a_changed_worktree_is_made_again(own: Path) -> None:
+    """A sound worktree keeps what a setup made there."""
     tree = check_out("git:HEAD~1", own).root
     changes: List[Callable[[], object]] = [
         lambda: (tree / "test_own.py").write_text("mine"),
         lambda: git(tree, "checkout", "-q", "--detach", "--recurse-submodules", "main"),
-        lambda: tree.with_name(f"{tree.name}.used").unlink(),  # half made
+        lambda: tree.with_name(f"{tree.name}.used").unlink(),  # incomplete
         lambda: shutil.rmtree(str(tree)),
     ]
     for change in changes:
@@ -149,7 +149,7 @@ def test_a_worktree_that_is_not_what_it_was_is_made_anew(own: Path) -> None:
         assert not (tree / "made").exists()
 
 
-def test_no_hook_of_the_user_runs(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_user_hook_runs(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hooks, noted = own.parent / "hooks", own.parent / "noted"
     hooks.mkdir()
     (hooks / "post-checkout").write_text(f"#!/bin/sh\npwd >> '{noted}'\n")
@@ -161,13 +161,13 @@ def test_no_hook_of_the_user_runs(own: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert not noted.exists()
 
 
-def test_an_environment_that_cannot_be_made_shows_the_last_lines(tmp_path: Path) -> None:
+def test_a_failed_setup_shows_its_last_lines(tmp_path: Path) -> None:
     with pytest.raises(pytest.UsageError, match="exit code 3 in ") as told:
         revision._run_setup("sh -c 'seq 99; exit 3'", tmp_path)
     assert str(told.value).splitlines()[1:] == [str(n) for n in range(85, 100)]
 
 
 @pytest.mark.parametrize("setup", ["./nothing", "sh 'open", " "])
-def test_what_is_no_command_makes_no_environment(setup: str, tmp_path: Path) -> None:
+def test_an_unusable_command_makes_no_environment(setup: str, tmp_path: Path) -> None:
     with pytest.raises(pytest.UsageError, match="--against-setup=.*: it cannot be run: "):
         revision._run_setup(setup, tmp_path)

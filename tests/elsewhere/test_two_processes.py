@@ -1,4 +1,4 @@
-"""The run that has two processes take turns: its orders, what it makes of the answers."""
+"""The run that has two processes alternate: its orders and its use of the replies."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from ipubench.plugins.elsewhere.alternating import (
     steps_of,
     taking_turns,
 )
-from ipubench.plugins.elsewhere.only_from import USAGE_ERROR
+from ipubench.plugins.elsewhere.guarded_pytest import USAGE_ERROR
 from ipubench.plugins.elsewhere.remote_case import FreshError, RemoteCase
 from ipubench.plugins.gate.adjacent import AdjacentRounds
 from ipubench.plugins.record.structs import Benchmark, as_plain
 from tests.support.stored import a_benchmark
 
-#: What each side of a test answers, and in which order they were asked.
+#: The replies of each process in a test, and the order of the requests.
 Asked = List[Tuple[str, str, Any]]
 
 
 class Side:
-    """A process that answers at once."""
+    """A process that replies at once."""
 
     def __init__(self, name: str, asked: Asked, answers: Dict[str, Any], code: int = 0) -> None:
         self._name, self._asked, self._answers, self._code = name, asked, answers, code
@@ -58,7 +58,7 @@ class Side:
 
 
 class Pair(TwoProcesses):
-    """Two sides of a fake device, of which the one here takes twice as long."""
+    """Two processes on a fake device; the one here takes twice as long."""
 
     def __init__(self, unfit: str = "") -> None:
         self.asked: Asked = []
@@ -70,13 +70,13 @@ class Pair(TwoProcesses):
         super().__init__("fake", lambda text: None, sides, 1.0)
 
     def orders(self) -> List[Tuple[str, str]]:
-        """Return the orders so far, and forget them."""
+        """Return the orders so far and clear them."""
         found = [(name, order) for name, order, _ in self.asked]
         self.asked.clear()
         return found
 
 
-def test_both_start_side_by_side_and_end_however_it_went() -> None:
+def test_both_start_in_parallel_and_always_end() -> None:
     pair = Pair()
     with pytest.raises(KeyboardInterrupt), pair:
         pair.launch(here_first=False)
@@ -85,7 +85,7 @@ def test_both_start_side_by_side_and_end_however_it_went() -> None:
     assert sorted(pair.orders()) == [(HERE, "stop"), (THERE, "stop")]
 
 
-def test_the_larger_number_of_batches_is_a_round_on_both_sides() -> None:
+def test_both_processes_use_the_larger_number_of_batches() -> None:
     pair = Pair()
     pair.launch(here_first=True)
     pair.asked.clear()
@@ -95,14 +95,14 @@ def test_the_larger_number_of_batches_is_a_round_on_both_sides() -> None:
     assert pair.orders() == [(name, step) for step in steps for name in (HERE, THERE)]
 
 
-def test_a_step_that_cannot_take_turns_on_one_side_is_refused() -> None:
+def test_a_step_that_cannot_alternate_in_one_process_is_refused() -> None:
     pair = Pair(unfit="its server takes the times")
     pair.launch(here_first=True)
     with pytest.raises(UnfitError, match="its server takes the times"):
         pair.prepare(here_first=True)
 
 
-def test_each_order_of_the_sides_comes_as_often_and_rounds_are_those_of_their_side(
+def test_both_orders_are_equally_frequent_and_rounds_belong_to_their_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     drawn = [(True, False), (False, True), (False, True), (True, False)]
@@ -120,7 +120,7 @@ def test_each_order_of_the_sides_comes_as_often_and_rounds_are_those_of_their_si
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """What the sides of a case are asked that have measured, with what else they answer."""
+    """Return the requests to both processes of a measured case, given other replies."""
     found: Asked = []
     answers: Dict[str, Any] = {"prepare": {"batches": 1, "unfit": ""}}
 
@@ -137,19 +137,19 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     return found
 
 
-#: What a side answers otherwise, and its exit code.
+#: Another reply of a process, and its exit code.
 OTHERS: Dict[str, Dict[str, Any]] = {}
 
 
 def benchmarks(here_first: bool, rounds: AdjacentRounds) -> List[Benchmark]:
-    """Return the benchmarks of a pair that has taken turns."""
+    """Return the benchmarks of a pair that has alternated."""
     run: Any = SimpleNamespace(cpus=frozenset())
     case = RemoteCase(run, "bench.py::a")
     with taking_turns(case, case, here_first, "fake", lambda text: None) as pair:
         return pair.benchmarks(rounds, here_first)
 
 
-def test_both_record_what_ended_the_rounds_in_the_order_of_the_pair(asked: Asked) -> None:
+def test_both_record_the_stop_reason_in_the_order_of_the_pair(asked: Asked) -> None:
     rounds = AdjacentRounds(stopped_by="precision")
     here, there = benchmarks(False, rounds)
     recorded = [(name, argument) for name, order, argument in asked if order == "record"]
@@ -160,7 +160,7 @@ def test_both_record_what_ended_the_rounds_in_the_order_of_the_pair(asked: Asked
 
 
 @pytest.mark.parametrize("name", [HERE, THERE])
-def test_a_side_with_modules_of_another_checkout_is_refused(name: str, asked: Asked) -> None:
+def test_a_process_with_modules_of_another_checkout_is_refused(name: str, asked: Asked) -> None:
     OTHERS[name] = {"code": USAGE_ERROR}
     with pytest.raises(FreshError, match="modules of another checkout were imported") as caught:
         benchmarks(True, AdjacentRounds(stopped_by="steps"))
@@ -175,7 +175,7 @@ def test_a_side_with_modules_of_another_checkout_is_refused(name: str, asked: As
         ("", [], "it was killed"),
     ],
 )
-def test_why_a_side_failed_is_what_it_said_itself(
+def test_the_reason_of_a_failure_comes_from_the_process(
     said: str, lines: List[str], why: str, asked: Asked
 ) -> None:
     OTHERS[THERE] = {"record": InstanceError("all of it", "it was killed", THERE, said, lines)}
@@ -189,7 +189,7 @@ def test_why_a_side_failed_is_what_it_said_itself(
     ("overrides", "asked", "steps"),
     [((), 7, None), (("steps",), 1, 4), (("steps",), 7, 7)],
 )
-def test_a_few_rounds_are_as_many_as_can_say_anything(
+def test_a_few_rounds_suffice_for_a_statement(
     overrides: Tuple[str, ...], asked: int, steps: Optional[int]
 ) -> None:
     case = SimpleNamespace(overrides=overrides, config=SimpleNamespace(steps=asked))

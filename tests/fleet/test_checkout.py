@@ -1,4 +1,4 @@
-"""Where the project is on a host."""
+"""The location of the project on a host."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.repository import IDENTITY
 
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[Any]:
-    """A process of a user whose home folder is a test's."""
+    """A process of a user whose home folder belongs to the test."""
     group = execnet.Group()
     (tmp_path / "home").mkdir()
     yield group.makegateway(f"popen//env:HOME={tmp_path}/home")
@@ -29,7 +29,7 @@ def git(folder: Path, *words: str) -> None:
     subprocess.run(["git", *IDENTITY, *words], cwd=str(folder), check=True)
 
 
-def test_what_git_tracks_or_would_goes_along_with_submodules(
+def test_files_that_git_tracks_or_would_track_are_copied_with_submodules(
     tmp_path: Path, host: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
@@ -46,7 +46,7 @@ def test_what_git_tracks_or_would_goes_along_with_submodules(
     (own / ".gitignore").write_text("ignored")
     (own / "ignored").write_text("")
     index = own / ".git" / "modules" / "vendor" / "index"
-    for is_damaged in (False, True):  # then git names no file that it tracks
+    for is_damaged in (False, True):  # then git does not list its tracked files
         if is_damaged:
             index.write_text("damaged")
         there = Path(bring(host, own)[0])
@@ -56,7 +56,7 @@ def test_what_git_tracks_or_would_goes_along_with_submodules(
         assert not (there / ".git").exists() and (there / "ignored").exists() == is_damaged
 
 
-def test_a_host_has_each_version_of_the_project_and_only_what_is_new_travels(
+def test_a_host_keeps_each_version_and_only_new_files_travel(
     tmp_path: Path, host: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = tmp_path / "own"
@@ -70,7 +70,7 @@ def test_a_host_has_each_version_of_the_project_and_only_what_is_new_travels(
     monkeypatch.setattr(checkout, "PIECE", 4096)
 
     def names(folder: str) -> Dict[str, bool]:
-        """Return the files there, and which of them are programs."""
+        """Return its files, and which of them are executable."""
         sent.append(folder)
         found = Path(folder)
         assert (found / "link" / os.fsdecode(b"caf\xe9")).exists()
@@ -82,7 +82,7 @@ def test_a_host_has_each_version_of_the_project_and_only_what_is_new_travels(
     assert names(bring(host, own)[0]) == {"a.sh": True}
     file.unlink()
     assert names(bring(host, own)[0]) == {}
-    # One that nobody has used for a week goes; what was measured stays.
+    # A version unused for a week is removed; results stay.
     first, (_, results) = Path(sent[0]), bring(host, own)
     Path(results).mkdir()
     for path in (first, Path(results)):
@@ -102,7 +102,7 @@ def test_a_host_without_a_home_folder_is_one_message_and_gets_no_folder(tmp_path
     assert not list(tmp_path.iterdir())
 
 
-def test_a_checkout_that_is_not_there_is_one_message_and_is_not_made(tmp_path: Path) -> None:
+def test_a_missing_checkout_is_one_message_and_is_not_created(tmp_path: Path) -> None:
     root = tmp_path / "checkuot"
     with pytest.raises(OSError, match=f"there is no folder {root}; chdir="):
         start.enter({"root": str(root), "start": "."})

@@ -1,4 +1,4 @@
-"""What the controller of several workers decides, without any of them."""
+"""Decisions of the controller of several workers, without workers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 from ipubench.fixtures.command_line import options_of
-from ipubench.plugins.command_line.words import PART, workers_in_turns
+from ipubench.plugins.command_line.arguments import XDIST_KEY, workers_in_turns
 from ipubench.plugins.fleet import controller
 from ipubench.plugins.fleet.distribution import Distribution
 from ipubench.plugins.fleet.local_workers import LocalWorkers
@@ -27,7 +27,7 @@ CASES = ("one", "two", "three")
 
 
 def recording(config: Any) -> Recording:
-    """Return a run, which its configuration knows."""
+    """Return a run, attached to its configuration."""
     run = Recording(config, Selection({}, "cpu"))
     config.stash = {run_key: run}
     return run
@@ -37,7 +37,7 @@ def recording(config: Any) -> Recording:
     ("tx", "count"),
     [([], 0), (["popen", "popen"], 2), (["3*popen", "popen"], 4), (["*popen"], 1)],
 )
-def test_each_word_for_workers_counts_as_many_as_it_says(tx: List[str], count: int) -> None:
+def test_each_value_of_n_gives_its_number_of_workers(tx: List[str], count: int) -> None:
     assert controller.worker_total(tx) == count
 
 
@@ -45,7 +45,7 @@ def test_each_word_for_workers_counts_as_many_as_it_says(tx: List[str], count: i
     ("devices", "device_id", "variable", "count"),
     [("2", None, None, 2), ("2", 1, None, 1), ("0", None, None, 1), ("2", None, "7", None)],
 )
-def test_auto_is_a_worker_for_each_device_that_may_be_used(
+def test_auto_gives_a_worker_per_available_device(
     devices: str,
     device_id: Optional[int],
     variable: Optional[str],
@@ -72,7 +72,7 @@ def local(count: int, device: str = "fake", device_id: Optional[int] = None) -> 
     ("count", "device_id", "there", "own"),
     [(2, None, "3", [0, 1]), (1, 5, "2", [5]), (2, None, "0", [None, None]), (2, None, "1", None)],
 )
-def test_each_worker_has_a_device_of_its_own(
+def test_each_worker_has_a_device(
     count: int,
     device_id: Optional[int],
     there: str,
@@ -89,7 +89,7 @@ def test_each_worker_has_a_device_of_its_own(
     assert not crew.turns and local(2, "cpu").turns == {"gw0": "host", "gw1": "host"}
 
 
-def test_what_needs_more_than_the_ipu_of_a_worker_is_left_out(
+def test_cases_that_need_more_than_a_workers_ipu_are_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("ipubench.fixtures.devices.device_ids", lambda kind: [0, 1])
@@ -107,17 +107,17 @@ def test_what_needs_more_than_the_ipu_of_a_worker_is_left_out(
         assert bool(why(None, case)) == said
 
 
-def test_only_workers_of_one_device_take_turns() -> None:
+def test_only_workers_of_one_device_alternate() -> None:
     for part, count in (({"in_turns": True}, 3), ({"in_turns": False}, 1), ({}, 1)):
-        config: Any = SimpleNamespace(workerinput={PART: part, "workercount": 3})
+        config: Any = SimpleNamespace(workerinput={XDIST_KEY: part, "workercount": 3})
         assert workers_in_turns(config) == count
 
 
 class Node:
-    """A worker as pytest-xdist has it."""
+    """A worker like pytest-xdist's."""
 
     def __init__(self, name: str) -> None:
-        self.gateway = SimpleNamespace(spec=SimpleNamespace(member=name))
+        self.gateway = SimpleNamespace(spec=SimpleNamespace(worker=name))
         self.sent: List[str] = []
 
     def send_runtest_some(self, indices: List[int]) -> None:
@@ -125,7 +125,7 @@ class Node:
 
 
 def distributing(most_losses: int, restarts: Optional[str] = None) -> Tuple[Any, Any, List[Node]]:
-    """Return what distributes three cases to two workers, what it fails, and the workers."""
+    """Return the distribution of three cases to two workers, its failures, and the workers."""
     names = ["a", "b"]
     crew: Any = SimpleNamespace(names=names, most_losses=most_losses, facts={}, turns={})
     crew.devices = dict.fromkeys(names, 1)
@@ -133,14 +133,14 @@ def distributing(most_losses: int, restarts: Optional[str] = None) -> Tuple[Any,
         option=given_options(maxworkerrestart=restarts, each_host=False),
         stash={run_key: mock.Mock(baseline=None)},
     )
-    intake = mock.Mock(has_ended=lambda key: False)
+    controller = mock.Mock(has_ended=lambda key: False)
     items: List[Any] = [SimpleNamespace(nodeid=case, stash={}) for case in CASES]
-    made = Distribution(config, crew, intake)
+    made = Distribution(config, crew, controller)
     made.items = items
     nodes = [Node(name) for name in names]
     for node in nodes:
         come(made, node)
-    return made, intake.failed, nodes
+    return made, controller.failed, nodes
 
 
 def come(made: Distribution, node: Node) -> None:
@@ -150,7 +150,7 @@ def come(made: Distribution, node: Node) -> None:
         made.schedule()
 
 
-def test_a_case_that_ends_a_worker_here_fails_and_the_worker_comes_back() -> None:
+def test_a_case_that_kills_a_local_worker_fails_and_the_worker_restarts() -> None:
     made, failed, (a, b) = distributing(most_losses=1)
     assert made.lost(a, "killed", None)
     failed.assert_called_once_with("one", mock.ANY)
@@ -158,7 +158,7 @@ def test_a_case_that_ends_a_worker_here_fails_and_the_worker_comes_back() -> Non
     come(made, again)
     assert (again.sent, b.sent) == (["three"], ["two"])
     assert made.lost(again, "killed", None)  # for the case, not for the worker
-    assert not made.away
+    assert not made.lost_workers
 
 
 def test_a_case_of_a_lost_host_goes_to_another_and_then_fails() -> None:
@@ -171,23 +171,21 @@ def test_a_case_of_a_lost_host_goes_to_another_and_then_fails() -> None:
 
 
 @pytest.mark.parametrize(("restarts", "losses"), [("0", 1), (None, 2)])
-def test_a_host_that_is_lost_again_and_again_is_given_up(
-    restarts: Optional[str], losses: int
-) -> None:
+def test_a_host_that_is_lost_repeatedly_is_abandoned(restarts: Optional[str], losses: int) -> None:
     made, failed, (a, b) = distributing(2, restarts)
     b.send_runtest_some = mock.Mock(side_effect=OSError)  # type: ignore[method-assign]
     for number in range(losses):
         assert made.lost(a, "cut", None) == (number + 1 < losses)
         a = Node("a")
         made.add_node(a)
-    assert made.away == {"a": "cut"}
+    assert made.lost_workers == {"a": "cut"}
     made.failed_to_start(b, "gone")
     assert made.tests_finished or failed.called
 
 
-def test_the_last_worker_that_ends_itself_ends_the_run_with_its_reason() -> None:
+def test_the_last_worker_to_quit_ends_the_run_with_its_reason() -> None:
     made, failed, (a, b) = distributing(most_losses=1)
-    ended = {PART: {"exit": {"message": "there is no device", "code": 4}}}
+    ended = {XDIST_KEY: {"exit": {"message": "there is no device", "code": 4}}}
     assert not made.lost(a, "its session has ended", ended)
     with pytest.raises(pytest.exit.Exception, match="there is no device") as caught:
         made.lost(b, "its session has ended", ended)
@@ -202,7 +200,7 @@ def test_a_worker_that_cannot_start_is_a_usage_error() -> None:
 
 
 @pytest.mark.parametrize(("given", "code"), [(None, 2), (4, 4), (0, 0)])
-def test_a_worker_says_how_its_session_was_ended(given: Optional[int], code: int) -> None:
+def test_a_worker_reports_how_its_session_ended(given: Optional[int], code: int) -> None:
     worker = Worker.__new__(Worker)
     worker.output = {}
     for error in (KeyboardInterrupt(), pytest.exit.Exception("there is no device", given)):
@@ -212,9 +210,9 @@ def test_a_worker_says_how_its_session_was_ended(given: Optional[int], code: int
     assert worker.output == {"exit": {"message": "there is no device", "code": code}}
 
 
-def test_a_worker_ends_once_its_controller_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_exits_if_its_controller_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     worker = Worker.__new__(Worker)
-    worker.output, worker.heard = {}, 0.0
+    worker.output, worker.last_message = {}, 0.0
     now = [0.0]
     clock = SimpleNamespace(
         monotonic=lambda: now[0], sleep=lambda seconds: now.append(now.pop() + seconds)
@@ -225,11 +223,11 @@ def test_a_worker_ends_once_its_controller_is_silent(monkeypatch: pytest.MonkeyP
     worker._watch()
     assert killed == [90.0]
     worker.output["spent"] = {}
-    worker._receive(None)  # after its session the controller closes the connection
+    worker._receive(None)  # after the session the controller closes the connection
     assert killed == [90.0]
 
 
-def test_a_worker_runs_what_was_selected_in_that_order(tmp_path: Path) -> None:
+def test_a_worker_runs_the_selection_in_its_order(tmp_path: Path) -> None:
     worker = Worker.__new__(Worker)
     worker.host, worker.selections = None, queue.Queue()
     run = recording(SimpleNamespace(option=given_options(results_dir="results")))
@@ -258,7 +256,7 @@ def test_each_line_travels_once_with_the_next_report() -> None:
     worker.pytest_runtest_logreport(reports[1])
     worker.pytest_runtest_logreport(reports[2])
     assert [report.user_properties for report in reports] == [
-        [(PART, {"lines": [line], "closing": []})],
-        [(PART, {"lines": [], "closing": ["compiled, not run"]})],
+        [(XDIST_KEY, {"lines": [line], "closing": []})],
+        [(XDIST_KEY, {"lines": [], "closing": ["compiled, not run"]})],
         [],
     ]

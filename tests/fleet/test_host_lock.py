@@ -1,4 +1,4 @@
-"""`-n N` on a shared host: only one worker runs a case at a time, its fresh processes included."""
+"""`-n N` on a shared host: only one worker at a time runs a case and its fresh processes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.support.harness import Project
 
 pytest.importorskip("xdist", reason="pytest-xdist is not installed: pip install pytest-xdist")
 
-# Every part of a case notes when it began and ended, on a clock that all processes share. Building
-# takes real time, so cases of two workers that did not exclude each other would overlap.
+# Every part of a case records its start and end on a clock that all processes share. Building takes
+# real time, so two workers' cases would overlap without the lock.
 NOTED = """
 import functools
 import time
@@ -44,7 +44,7 @@ FakeStep.__call__ = noted(FakeStep.__call__)
 
 """
 
-# A case goes on when a case of the other worker has begun as well.
+# A case continues when a case of the other worker has begun as well.
 MEET = """
 import time
 
@@ -65,13 +65,13 @@ FakeStep.build = meet
 
 
 def insert(project: Project, helpers: str) -> None:
-    """Put code into the bench file, before its first configuration."""
+    """Insert code into the bench file before its first configuration."""
     bench = project.folder / "bench_fake.py"
     bench.write_text(bench.read_text().replace("\n@dataclass", helpers + "\n@dataclass", 1))
 
 
 def intervals(project: Project) -> Dict[str, List[Tuple[int, int]]]:
-    """Return (start, end) of what each process did, by the name of its file."""
+    """Return (start, end) for each process, by the name of its file."""
     return {
         path.name: [tuple(json.loads(line)) for line in path.read_text().splitlines()]
         for path in project.folder.glob("intervals-*")
@@ -89,7 +89,7 @@ def test_no_two_processes_of_a_run_work_on_cases_at_the_same_time(project: Proje
             assert finish <= start or end <= begin
 
 
-def test_workers_with_a_device_each_run_cases_at_the_same_time(project: Project) -> None:
+def test_workers_with_separate_devices_run_cases_in_parallel(project: Project) -> None:
     insert(project, MEET)
     two = {"IPUBENCH_FAKE_COUNT": "2"}
     project.run("-k", "beta", "-n", "2", env=two).assert_code(0)

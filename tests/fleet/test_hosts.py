@@ -1,4 +1,4 @@
-"""Hosts as they are written, in a file and after --tx."""
+"""Parsing hosts, from a file and from --tx."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def written(folder: Path, text: str) -> str:
     return str(path)
 
 
-def test_a_file_and_tx_say_the_same(tmp_path: Path) -> None:
+def test_a_file_and_tx_are_equivalent(tmp_path: Path) -> None:
     text = """
     # the rack
     host1  python=/opt/venv/bin/python  chdir=/srv/bench   # by hand
@@ -48,7 +48,7 @@ def test_a_file_and_tx_say_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words", ["", r" 'python=~/my\ env/python'", """ "env:A=it's b" env:B=$HOME"""]
 )
-def test_a_command_reaches_the_hosts_shell_as_it_is(
+def test_a_command_reaches_the_remote_shell_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
 ) -> None:
     (tmp_path / "ssh").write_text('#!/bin/sh\nfor last; do :; done; printf %s "$last"\n')
@@ -71,7 +71,7 @@ def test_a_command_reaches_the_hosts_shell_as_it_is(
         ("\n0*host", "line 2: 0* is not a number of devices"),
         ("x*host", "line 1: x* is not a number of devices"),
         ("host\nhost", "line 2: host is there twice"),
-        ("host python=", "line 1: python= names nothing"),
+        ("host python=", "line 1: python= is empty"),
         ("-oProxyCommand=x", "line 1: a host begins with its address"),
         ("socket=1.2.3.4:8888", "line 1: a host begins with its address"),
         ("host id='a b'", "line 1: 'a b' cannot name a host"),
@@ -79,16 +79,16 @@ def test_a_command_reaches_the_hosts_shell_as_it_is(
         ("host env:=x", "line 1: env: needs a name"),
         ("popen chdir=~nobody-at-all/x", "line 1: ~nobody-at-all has no home folder"),
         ("2*popen id=a\npopen id=a.0", "line 2: a.0 is there twice"),
-        ("# nobody", "the file names no host"),
+        ("# nobody", "the file lists no host"),
     ],
 )
-def test_mistakes_are_named_with_their_line(tmp_path: Path, text: str, message: str) -> None:
+def test_errors_are_named_with_their_line(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(FleetError) as error:
         of_file(written(tmp_path, text))
     assert message in str(error.value)
 
 
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+def test_an_unreadable_file(tmp_path: Path) -> None:
     with pytest.raises(FleetError, match="cannot be read"):
         of_file(str(tmp_path / "none"))
     with pytest.raises(FleetError, match="cannot be read"):
@@ -101,6 +101,6 @@ def test_any_words_are_hosts_or_one_message(text: str) -> None:
         (host,) = of_tx([text])
     except FleetError:
         return
-    # Nothing that was written becomes an option of ssh, or a key that is none of ours.
+    # No input becomes an option of ssh or an unknown key.
     assert not host.address.startswith("-")
     assert not set(host.address) & set(" \t\n")

@@ -1,4 +1,4 @@
-"""Several hosts measure one run, the same as without them; here each is a folder."""
+"""Several hosts, here folders, measure one run with the same result as without them."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ ONCE = """if "beta-generated" in str(meter.case) and not os.path.exists({mark!r}
 
 
 def once(project: Project, what: str) -> None:
-    """Have the first process that measures beta-generated do something before it does."""
+    """Have the first process that measures beta-generated do something first."""
     path = project.folder / "bench_fake.py"
     new = ONCE.format(mark=str(project.folder / "done-once"), what=what)
     path.write_text(path.read_text().replace('if config.trouble == "kill"', new))
 
 
 def figures(benchmarks: List[Dict[str, Any]]) -> Dict[str, Any]:
-    """Return by node id what two runs have in common."""
+    """Return the values that two runs have in common, by node id."""
     found = {}
     for one in benchmarks:
         record = one["extra_info"]["ipubench"]
@@ -63,7 +63,7 @@ def figures(benchmarks: List[Dict[str, Any]]) -> Dict[str, Any]:
 
 
 def outcomes(project: Project) -> Dict[str, str]:
-    """Return case -> how it ended, of the latest run."""
+    """Return case -> outcome for the latest run."""
     return SessionResults.of(lines_of(project.journal())).outcomes
 
 
@@ -80,7 +80,7 @@ def test_a_fleet_gives_the_table_the_journal_and_the_baseline_of_a_serial_run(
     assert sorted(line["type"] for line in project.journal()) == kinds
     before, now = (project.baseline(name)["benchmarks"] for name in ("serial", "fleet"))
     assert figures(now) == figures(before)
-    outcome.line("fleet of 3 members:")
+    outcome.line("fleet of 3 workers:")
     outcome.line("  a: fake device (")
     outcome.line("collected 11 items / 5 deselected / 6 selected")
     outcome.line("[6/6] bench_")
@@ -89,9 +89,9 @@ def test_a_fleet_gives_the_table_the_journal_and_the_baseline_of_a_serial_run(
 
 
 def test_a_host_measures_cases_of_several_files_in_any_order(project: Project) -> None:
-    # One host has its device for itself, so that what a session has stays from case to case.
+    # One host has a device of its own, so a session's fixtures stay from case to case.
     hosts = hosts_file(project, a="")
-    # In its own runs another case has failed there, which is not what --lf means here.
+    # Another case failed there in its own runs, which --lf must not use here.
     cache = project.folder / "hosts" / "a" / ".pytest_cache" / "v" / "cache"
     cache.mkdir(parents=True)
     (cache / "lastfailed").write_text(json.dumps({BETA.replace(".", "_too."): True}))
@@ -105,14 +105,14 @@ def test_a_host_measures_cases_of_several_files_in_any_order(project: Project) -
     assert [line["type"] for line in project.journal()].count("case") == 9
 
 
-def test_a_case_with_a_baseline_goes_to_a_host_of_its_fingerprint(project: Project) -> None:
+def test_a_case_with_a_baseline_goes_to_a_host_with_its_fingerprint(project: Project) -> None:
     only = {"IPUBENCH_FAKE_NAME": "old"}
     project.run("-k", "beta", "--baseline-save=main", "--processes=2", env=only).assert_code(0)
     hosts = hosts_file(project, a="env:IPUBENCH_FAKE_NAME=new", b="env:IPUBENCH_FAKE_NAME=old")
     outcome = project.run("--baseline=main", "--gate=10%", "--history", hosts).assert_code(0)
     found = hosts_of(project)
     assert {host for name, host in found.items() if name.startswith("beta")} == {"b"}
-    # Each machine's results are a run of its own history.
+    # Each machine's results form a run in its own history.
     kept = [load_all(path) for path in (project.folder / FOLDER).glob("*/*.json")]
     assert [len({place_of(one)[1] for one in run}) for run in kept] == [1, 1]
     assert sum(map(len, kept)) == len(found)
@@ -130,7 +130,7 @@ def test_hosts_judge_and_the_run_reports(project: Project) -> None:
     assert kinds.count("fresh") >= 2 and kinds.count("verdict") == 2
 
 
-def test_each_host_measures_each_case_and_a_slow_one_is_named(project: Project) -> None:
+def test_with_each_host_measuring_all_cases_a_slow_one_is_named(project: Project) -> None:
     project.add_to_conftest(
         "def pytest_runtest_call(item):\n"
         "    from ipubench.plugins.state import run_of\n"
@@ -143,15 +143,15 @@ def test_each_host_measures_each_case_and_a_slow_one_is_named(project: Project) 
     assert cases == 3 * len({name.rpartition("@")[0] for name in project.records()}) >= 9
     outcome.line(f"[{cases}/{cases}] ")
     outcome.line("b is 20.")
-    outcome.line("% slower than is usual among the hosts of its kind, over")
+    outcome.line("% slower than the median of hosts of its kind, over")
     assert "faster than" not in outcome.text
-    # What each says at the end is its own.
+    # Each host prints its own lines at the end.
     said = [line for line in outcome.text.splitlines() if "beta was compiled" in line]
     assert sorted(said) == [f"{host}: beta was compiled in 2.0 s" for host in "abc"]
     assert "beta-synthetic-noise0.01@b" in (project.folder / "out" / "results.csv").read_text()
 
 
-def test_a_run_of_each_host_becomes_no_baseline(project: Project) -> None:
+def test_a_run_of_each_host_does_not_become_a_baseline(project: Project) -> None:
     def command(*words: str) -> Outcome:
         module = "ipubench.plugins.baseline"
         return run_command(project.folder, project.environment, module, *words)
@@ -162,12 +162,12 @@ def test_a_run_of_each_host_becomes_no_baseline(project: Project) -> None:
         said = command("promote", run, "main", "--history").assert_code(4)
         said.line("and a baseline has room for one: give a run without --each-host")
     assert not (project.folder / "baselines").exists()
-    # Hosts that share the cases make one.
+    # Hosts that share the cases store one.
     project.run("-k", "beta", hosts).assert_code(0)
     command("promote", project.journals()[-1].name, "main").assert_code(0)
 
 
-def test_a_host_that_dies_costs_its_case_which_another_measures(project: Project) -> None:
+def test_a_host_that_dies_loses_only_its_case_which_another_measures(project: Project) -> None:
     once(project, "os.kill(os.getpid(), signal.SIGKILL)")
     # The other one has its result when it dies as well.
     mark = str(project.folder / "died-after")
@@ -187,8 +187,8 @@ def test_a_host_that_dies_costs_its_case_which_another_measures(project: Project
     outcome.line("[7/7] ")
 
 
-def test_a_case_that_ends_every_process_fails_and_the_rest_is_measured(project: Project) -> None:
-    hosts = hosts_file(project, a="")  # which is started again twice for it
+def test_a_case_that_kills_every_process_fails_and_the_rest_is_measured(project: Project) -> None:
+    hosts = hosts_file(project, a="")  # which restarts twice for it
     path = project.folder / "bench_fake.py"
     mended = path.read_text().replace(
         'if config.trouble == "kill"', 'if "beta-generated" in str(meter.case)'
@@ -197,13 +197,13 @@ def test_a_case_that_ends_every_process_fails_and_the_rest_is_measured(project: 
     (project.folder / "hosts" / "a" / "bench_fake.py").write_text(mended)
     outcome = project.run(hosts).assert_code(1)
     assert " bench_fake[beta-generated] CRASHED (" in outcome.text
-    assert "a was lost during the run" not in outcome.text  # it has come back
+    assert "a was lost during the run" not in outcome.text  # it has restarted
     failed = [case for case, how in outcomes(project).items() if how != "passed"]
     assert failed == [BETA.replace("synthetic", "generated")]
     assert len(project.records()) == 6
 
 
-def test_a_host_that_does_not_come_back_is_named_and_the_others_go_on(project: Project) -> None:
+def test_a_host_that_does_not_return_is_named_and_the_others_continue(project: Project) -> None:
     hosts = hosts_file(project, a="", b="")
     gone = project.folder / "hosts" / "a"
     once_there = f"import shutil; shutil.rmtree({str(gone)!r}); os._exit(1)"
@@ -219,7 +219,7 @@ def test_a_host_that_does_not_come_back_is_named_and_the_others_go_on(project: P
     assert len(project.records()) == 7
 
 
-def test_without_a_host_that_can_measure_it_a_case_fails(project: Project) -> None:
+def test_a_case_without_a_suitable_host_fails(project: Project) -> None:
     hosts = hosts_file(project, a="", b="")
     path = project.folder / "hosts" / "a" / "bench_fake.py"
     other = project.folder / "hosts" / "b" / "bench_fake.py"
@@ -230,7 +230,7 @@ def test_without_a_host_that_can_measure_it_a_case_fails(project: Project) -> No
     assert len(project.records()) == 6
 
 
-def test_what_is_done_is_kept_after_ctrl_c_and_resume_goes_on(project: Project) -> None:
+def test_results_survive_ctrl_c_and_resume_continues(project: Project) -> None:
     once(
         project,
         "os.kill(int(os.environ['CONTROLLER']), signal.SIGINT); signal.pause()",
@@ -242,16 +242,16 @@ def test_what_is_done_is_kept_after_ctrl_c_and_resume_goes_on(project: Project) 
         f"sys.exit(pytest.main({words!r}))"
     )
     first = SuiteServer.run(project.folder, project.environment, "-c", script).assert_code(2)
-    # Ctrl-C may come between a result and the end of its test: that case is measured again.
+    # Ctrl-C may come between a result and the end of its test: then that case is measured again.
     done = list(outcomes(project).values()).count("passed")
     assert 1 <= done <= len(project.records()) < 7
-    assert "with --resume goes on" in first.text
+    assert "repeat the command with --resume" in first.text
     project.run(hosts, "--resume").assert_code(0).line(f": {done} case")
     assert len(outcomes(project)) == 7
     assert len(project.journals()) == 1
 
 
-def test_members_end_with_a_controller_that_is_killed(project: Project) -> None:
+def test_workers_end_with_a_killed_controller(project: Project) -> None:
     pids = project.folder / "pids"
     once(
         project,
@@ -263,10 +263,10 @@ def test_members_end_with_a_controller_that_is_killed(project: Project) -> None:
     while not pids.exists() or not pids.read_text().endswith("\n"):
         assert time.monotonic() < until and run.is_running()
         time.sleep(0.05)
-    member = int(pids.read_text())
+    worker = int(pids.read_text())
     run.send_signal(signal.SIGKILL)
     run.wait()
-    while os.path.exists(f"/proc/{member}") and not _zombie(member):
+    while os.path.exists(f"/proc/{worker}") and not _zombie(worker):
         assert time.monotonic() < until
         time.sleep(0.05)
 
@@ -285,12 +285,15 @@ def _zombie(pid: int) -> bool:
         (("--hosts=hosts.txt", "--against=git:HEAD"), "--against with several hosts: "),
         (("--hosts=hosts.txt", "--within=1min"), "--within with several hosts: "),
         (("--hosts=hosts.txt", "--each-host", "--baseline-save=x"), "leave out --each-host"),
-        (("--tx", "popen//python=/bin/false//id=a"), "a: no Python of it answers; this shows more"),
+        (
+            ("--tx", "popen//python=/bin/false//id=a"),
+            "a: its Python does not answer; this shows more",
+        ),
         (("--tx", "2*popen//id=a"), "a.0: 2* asks for more devices than it has (1 of fake)"),
         (("--device=cpu", "--tx", "2*popen//id=a"), "2* asks for more devices than it has (1 of"),
         (
             ("-d", "--tx", "popen//id=a//python=/none"),
-            "a: no Python of it answers; this shows more",
+            "a: its Python does not answer; this shows more",
         ),
         (("--hosts=hosts.txt", "--baseline=none"), "there is no baseline "),
         (("--hosts=hosts.txt", "--set=flavour=bad"), "flavour"),
@@ -327,20 +330,20 @@ def git(folder: Any, *words: str) -> None:
     subprocess.run(["git", *who, *words], cwd=str(folder), check=True)
 
 
-def test_ordinary_tests_run_on_hosts_and_are_no_cases(project: Project) -> None:
+def test_ordinary_tests_run_on_hosts_and_are_not_cases(project: Project) -> None:
     path = project.folder / "bench_fake.py"
     deadly = "import pytest\n\n@pytest.fixture\ndef deadly():\n    os._exit(1)\n"
     tests = "def test_deadly(deadly):\n    pass\n\ndef test_plain():\n    pass\n"
     path.write_text(f"{path.read_text()}\n\n{deadly}\n{tests}")
     outcome = project.run(hosts_file(project, a="", b=""), "-o", "python_functions=bench_* test_*")
     outcome.assert_code(1).line("1 failed, 8 passed")
-    # It costs two processes, not all hosts, although it ends them before it is called.
+    # It loses two processes, not all hosts, although it ends them before it is called.
     outcome.line("' crashed while running 'bench_fake.py::test_deadly': ")
     assert len([how for how in outcomes(project).values() if how == "passed"]) == 7
     assert "test_plain" not in {line.get("case") for line in project.journal()}
 
 
-def test_a_collection_error_is_that_of_a_run_without_hosts(project: Project) -> None:
+def test_a_collection_error_is_the_same_as_without_hosts(project: Project) -> None:
     hosts = hosts_file(project, a="", b="")
     broken = project.folder / "hosts" / "b" / "bench_fake.py"
     whole = broken.read_text()
@@ -352,7 +355,7 @@ def test_a_collection_error_is_that_of_a_run_without_hosts(project: Project) -> 
     project.run(hosts).assert_code(2).line("Interrupted: 1 error during collection")
 
 
-def test_a_device_that_no_host_can_have_ends_the_run(project: Project) -> None:
+def test_a_device_that_no_host_has_ends_the_run(project: Project) -> None:
     hosts = hosts_file(project, a="", b="")
     with contextlib.ExitStack() as held:
         for name in "ab":
@@ -364,14 +367,14 @@ def test_a_device_that_no_host_can_have_ends_the_run(project: Project) -> None:
     outcome.line("the device fake-0 is still held by ")
 
 
-def test_names_of_one_device_take_turns(project: Project) -> None:
+def test_two_names_of_one_device_alternate(project: Project) -> None:
     leases = f"env:IPUBENCH_LEASE_DIR={project.folder}/leases"
     outcome = project.run(hosts_file(project, a=leases, b=leases), "--device-timeout=5")
     outcome.assert_code(0)
     assert set(hosts_of(project).values()) == {"a", "b"}
 
 
-def test_where_its_machine_is_lost_a_stored_case_is_measured_on_another(project: Project) -> None:
+def test_if_its_machine_is_lost_a_stored_case_is_measured_on_another(project: Project) -> None:
     only = {"IPUBENCH_FAKE_NAME": "old"}
     project.run("-k", "beta", "--baseline-save=main", "--processes=1", env=only).assert_code(0)
     hosts = hosts_file(project, a="env:IPUBENCH_FAKE_NAME=new", b="env:IPUBENCH_FAKE_NAME=old")
@@ -390,17 +393,17 @@ def test_a_run_may_start_outside_its_project(project: Project) -> None:
     answer.line("7 passed")
 
 
-def test_listings_reach_no_host(project: Project) -> None:
+def test_listings_contact_no_host(project: Project) -> None:
     (project.folder / "hosts.txt").write_text("nobody.invalid")
     outcome = project.run("--hosts=hosts.txt", "--collect-only", "-q").assert_code(0)
     assert BETA in outcome.text
     project.run("--hosts=hosts.txt", "--markers").assert_code(0).line("@pytest.mark.quick")
 
 
-def test_several_devices_of_a_host_are_measured_side_by_side(project: Project) -> None:
+def test_several_devices_of_a_host_are_measured_in_parallel(project: Project) -> None:
     words = ("--tx", "2*popen//id=a//env:IPUBENCH_FAKE_COUNT=2")
     outcome = project.run(*words).assert_code(0)
-    outcome.line("fleet of 2 members:")
+    outcome.line("fleet of 2 workers:")
     assert set(hosts_of(project).values()) == {"a.0", "a.1"}
     found = {
         record["host"]: record["device"]["details"]["device_id"]

@@ -1,4 +1,4 @@
-"""Each case is measured once, by a member that can, however members come and go."""
+"""Each case is measured once, by a suitable worker, however workers come and go."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from tests.support.stored import a_benchmark, changed
 NAMES = ("a", "b", "c", "d")
 
 
-def task(key: str, members: str) -> Task:
-    return Task(key, key, frozenset(members))
+def task(key: str, workers: str) -> Task:
+    return Task(key, key, frozenset(workers))
 
 
 def scheduled(tasks: List[Task]) -> Schedule:
     return Schedule(tasks, NAMES)
 
 
-def joined(schedule: Schedule, members: str) -> Schedule:
-    for name in members:
+def joined(schedule: Schedule, workers: str) -> Schedule:
+    for name in workers:
         schedule.join(name)
     return schedule
 
 
 def keys(given_out: List[Tuple[str, Task]]) -> Dict[str, str]:
-    return {member: one.key for member, one in given_out}
+    return {worker: one.key for worker, one in given_out}
 
 
-def test_a_member_takes_first_what_fewest_can() -> None:
+def test_a_worker_takes_first_the_cases_that_fewest_can_run() -> None:
     tasks = [task("any1", "ab"), task("any2", "ab"), task("only", "a")]
     schedule = joined(scheduled(tasks), "ab")
     assert keys(schedule.assign()) == {"a": "only", "b": "any1"}
@@ -44,7 +44,7 @@ def test_a_member_takes_first_what_fewest_can() -> None:
     assert keys(schedule.assign()) == {"a": "only", "b": "any2"}
 
 
-def test_what_a_lost_member_had_goes_to_another_that_was_idle() -> None:
+def test_the_cases_of_a_lost_worker_go_to_an_idle_one() -> None:
     schedule = joined(scheduled([task("one", "ab")]), "ab")
     assert keys(schedule.assign()) == {"a": "one"}
     assert schedule.leave("a", 2) == (task("one", "ab"), True)
@@ -53,10 +53,10 @@ def test_what_a_lost_member_had_goes_to_another_that_was_idle() -> None:
     assert schedule.left == 0
 
 
-def test_a_case_that_costs_two_members_is_handed_out_no_more() -> None:
+def test_a_case_that_kills_two_workers_is_not_retried() -> None:
     schedule = joined(scheduled([task("one", "abc"), task("two", "abc")]), "a")
     schedule.assign()
-    assert schedule.leave("a", 0) == (task("one", "abc"), True)  # it did not cost this one
+    assert schedule.leave("a", 0) == (task("one", "abc"), True)  # not its fault
     for name, waits in (("b", True), ("c", False)):
         joined(schedule, name)
         assert keys(schedule.assign()) == {name: "one"}
@@ -66,14 +66,14 @@ def test_a_case_that_costs_two_members_is_handed_out_no_more() -> None:
     assert keys(schedule.assign()) == {"c": "two"}
 
 
-def test_a_stranded_case_goes_to_those_that_should_not_but_could_or_is_lost() -> None:
+def test_a_stranded_case_goes_to_the_next_best_worker_or_is_lost() -> None:
     wanted = Task("one", "one", frozenset("a"), frozenset("ab"))
     schedule = joined(scheduled([wanted, task("two", "b"), task("three", "a")]), "ab")
     assert schedule.stranded() == []
     assert keys(schedule.assign()) == {"a": "one", "b": "two"}
     schedule.leave("a", 2)
     assert schedule.stranded() == []  # it may come back
-    schedule.members.discard("a")
+    schedule.workers.discard("a")
     assert schedule.stranded() == [task("three", "a")]
     schedule.done("b")
     assert keys(schedule.assign()) == {"b": "one"}
@@ -81,7 +81,7 @@ def test_a_stranded_case_goes_to_those_that_should_not_but_could_or_is_lost() ->
     assert schedule.left == 0
 
 
-def test_members_of_one_machine_take_turns() -> None:
+def test_workers_of_one_machine_alternate() -> None:
     tasks = [task(str(number), "abc") for number in range(4)]
     schedule = joined(Schedule(tasks, NAMES, {"a": "m", "b": "m"}), "abc")
     assert keys(schedule.assign()) == {"a": "0", "c": "1"}
@@ -97,20 +97,20 @@ def test_members_of_one_machine_take_turns() -> None:
     st.sets(st.sampled_from(NAMES)),
     st.data(),
 )
-def test_whatever_happens_each_case_ends_once_or_is_lost(
-    members: List[Set[str]], together: Set[str], data: st.DataObject
+def test_in_any_order_of_events_each_case_ends_once_or_is_lost(
+    workers: List[Set[str]], together: Set[str], data: st.DataObject
 ) -> None:
-    tasks = [task(str(number), "".join(some)) for number, some in enumerate(members)]
+    tasks = [task(str(number), "".join(some)) for number, some in enumerate(workers)]
     schedule = Schedule(tasks, NAMES, dict.fromkeys(together, "machine"))
     there: Set[str] = set()
     running: Dict[str, Task] = {}
     ended: List[str] = []
     while schedule.left:
         for name, one in schedule.assign():
-            assert name in there and name in one.members and name not in running
+            assert name in there and name in one.workers and name not in running
             running[name] = one
         assert len(set(running) & together) <= 1
-        moves = [("join", name) for name in sorted(schedule.members - there)]
+        moves = [("join", name) for name in sorted(schedule.workers - there)]
         moves += [("done", name) for name in sorted(running)]
         moves += [(what, name) for name in sorted(there) for what in ("leave", "gone")]
         what, name = data.draw(st.sampled_from(moves))
@@ -127,7 +127,7 @@ def test_whatever_happens_each_case_ends_once_or_is_lost(
             if found is not None and not waits:
                 ended.append(found.key)
         if what == "gone":
-            schedule.members.discard(name)
+            schedule.workers.discard(name)
             ended += [one.key for one in schedule.stranded()]
     assert sorted(ended) == sorted(one.key for one in tasks)
 
@@ -161,6 +161,6 @@ def test_a_case_goes_where_it_exists_has_its_devices_and_was_measured_before() -
     ]
 
 
-def test_members_share_a_device_of_one_machine() -> None:
+def test_workers_share_a_device_of_one_machine() -> None:
     hosts = {"a": facts("", "m", "cpu"), "b": facts("", "m", "cpu"), "c": facts("", "n", "cpu")}
     assert sharing({**hosts, "d": facts("", "", "cpu")}) == dict.fromkeys("ab", "cpu of m")

@@ -1,4 +1,4 @@
-"""Three hosts that ssh reaches: the project is brought there, measured there, and comes back."""
+"""Three hosts over ssh: the project is copied there and measured, and the results come back."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tests.support.ssh_hosts import SshHost, ssh_hosts, why_not
 pytest.importorskip("execnet", reason="execnet is not installed: pip install pytest-xdist")
 
 NAMES = ("ipub-a", "ipub-b", "ipub-c")
-#: More than a dozen cases, so that each host has several.
+#: More than a dozen cases, so each host has several.
 SWEEP = ("--sweep", "--set=flavour=plain,sweet", "--set=flag=false,true")
-# Each process notes when it worked on a case, on a clock that all share.
+# Each process records its work on a case, on a clock that all share.
 TURNS = """
 import os
 import time
@@ -57,11 +57,11 @@ def file_of(rack: List[SshHost], more: str = "env:IPUBENCH_FAKE_COUNT=1") -> str
 
 
 def measured_by(project: Project, host: SshHost) -> int:
-    """Return how many cases a host has measured in the latest run."""
+    """Return how many cases a host measured in the latest run."""
     return list(hosts_of(project).values()).count(host.name)
 
 
-def test_a_rack_measures_what_one_machine_does(project: Project, rack: List[SshHost]) -> None:
+def test_a_rack_measures_like_one_machine(project: Project, rack: List[SshHost]) -> None:
     (project.folder / ".gitignore").write_text("results\nleases\ncache\nbaselines\n")
     subprocess.run(["git", "init", "-q"], cwd=str(project.folder), check=True)
     project.run(*SWEEP).assert_code(0)
@@ -73,12 +73,12 @@ def test_a_rack_measures_what_one_machine_does(project: Project, rack: List[SshH
     for host in rack:
         outcome.line(f"  {host.name}: fake device ({host.name})")
         assert measured_by(project, host) > 0
-    # What git ignores stayed here.
+    # Files that git ignores were not copied.
     (bench,) = (rack[0].home / ".cache/ipubench/fleet").glob("*/*/bench_fake.py")
     assert not (bench.parent / "results").exists()
 
 
-def test_one_host_is_killed_and_nothing_is_lost(project: Project, rack: List[SshHost]) -> None:
+def test_killing_one_host_loses_nothing(project: Project, rack: List[SshHost]) -> None:
     wanted = 32
     words = (*SWEEP, file_of(rack))
     victim = rack[1]
@@ -101,15 +101,15 @@ def test_one_host_is_killed_and_nothing_is_lost(project: Project, rack: List[Ssh
     assert len(hosts_of(project)) == len(found)
 
 
-def test_cases_of_a_cpu_on_a_rack_take_turns(project: Project, rack: List[SshHost]) -> None:
-    """Two names of one machine: its processors are used by one case at a time."""
+def test_cpu_cases_on_a_rack_alternate(project: Project, rack: List[SshHost]) -> None:
+    """Two names of one machine: one case at a time uses its processors."""
     (project.folder / "bench_turns.py").write_text(TURNS)
-    # What this machine can do need not be measured by each.
+    # Not every test needs to measure this machine's peaks.
     more = f"env:NOTES={project.folder} env:IPUBENCH_CACHE_DIR={os.environ['IPUBENCH_CACHE_DIR']}"
     words = ["bench_turns.py", "--device=cpu", "--budget=0.05", file_of(rack[:2], more)]
     run_pytest(project.folder, project.environment, *words).assert_code(0).line("4 passed")
     notes = [path.read_text() for path in project.folder.glob("turns-*")]
-    assert len(notes) == 2  # one of each host
+    assert len(notes) == 2  # one per host
     turns = sorted(tuple(map(float, line.split())) for note in notes for line in note.splitlines())
     assert len(turns) == 4
     assert all(ended <= begins for (_, ended), (begins, _) in zip(turns, turns[1:]))

@@ -1,4 +1,4 @@
-"""`pytest -n N`: what workers measure becomes one run, the same as without them."""
+"""`pytest -n N`: the workers' measurements form one run, the same as without workers."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def edit(project: Project, old: str, new: str) -> None:
 def figures(
     benchmarks: List[Dict[str, Any]], number: Callable[[Any], Any] = lambda value: value
 ) -> Dict[str, Any]:
-    """Return by node id what two runs have in common.
+    """Return the values that two runs have in common, by node id.
 
-    One side's ``number`` is pytest.approx: the fake clock rounds at other places.
+    In one of them ``number`` is pytest.approx: the fake clock rounds at other places.
     """
     found = {}
     for benchmark in benchmarks:
@@ -65,7 +65,7 @@ def test_workers_give_the_table_the_journal_and_the_files_of_a_serial_run(
     assert {one["extra_info"]["ipubench"]["workers"] for one in now} == {2}
 
 
-def test_the_header_comes_once_and_every_case_has_its_line(project: Project) -> None:
+def test_the_header_appears_once_and_every_case_has_its_line(project: Project) -> None:
     outcome = project.run("-n", "2").assert_code(0)
     outcome.line("results: results/run-")
     outcome.line("2 cases need 4 IPUs: --device=ipu")
@@ -95,7 +95,7 @@ def baselines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return measured.folder / "baselines"
 
 
-def test_the_gate_judges_in_workers_and_the_controller_reports(stored: Project) -> None:
+def test_workers_judge_and_the_controller_reports(stored: Project) -> None:
     words = ("-k", "beta", "--baseline=main", "--gate=10%")
     stored.run(*words, "-n", "2").assert_code(0).line("2 pass")
     slow = {"IPUBENCH_FAKE_SLOWDOWN": "1.2"}
@@ -109,7 +109,7 @@ def test_the_gate_judges_in_workers_and_the_controller_reports(stored: Project) 
     assert names == {BETA, BETA.replace("synthetic", "generated")}
 
 
-def test_session_verdicts_are_those_of_a_serial_run(stored: Project) -> None:
+def test_session_verdicts_equal_those_of_a_serial_run(stored: Project) -> None:
     words = ("--baseline=main", "--gate=10%", "-n", "2")
     outcome = stored.run("-k", "beta", *words).assert_code(0)
     outcome.line("5 cases of the baseline were not selected in this run")
@@ -119,8 +119,8 @@ def test_session_verdicts_are_those_of_a_serial_run(stored: Project) -> None:
     stored.run(*words).assert_code(1).line(f"  missing: {BETA}")
 
 
-def test_a_worker_that_is_killed_costs_one_case(project: Project) -> None:
-    """It dies within a case, so it holds the lock of the host; the other worker still goes on."""
+def test_a_killed_worker_loses_one_case(project: Project) -> None:
+    """It dies during a case, while it holds the host's lock; the other worker still continues."""
     edit(project, 'if config.trouble == "kill"', 'if "beta-generated" in str(meter.case)')
     outcome = project.run("-n", "2").assert_code(1)
     assert " bench_fake[beta-generated] CRASHED (" in outcome.text
@@ -133,7 +133,7 @@ def test_a_worker_that_is_killed_costs_one_case(project: Project) -> None:
     assert "INTERNALERROR" not in outcome.text
 
 
-def test_resume_measures_what_a_crash_left_out(project: Project) -> None:
+def test_resume_measures_the_cases_that_a_crash_left_out(project: Project) -> None:
     source = (project.folder / "bench_fake.py").read_text()
     edit(project, 'if config.trouble == "kill"', 'if "beta-generated" in str(meter.case)')
     words = ("-k", "beta or bs8", "-n", "2")
@@ -159,10 +159,10 @@ def test_resume_measures_what_a_crash_left_out(project: Project) -> None:
             "--set=batch_size=zero: 'zero' is not a whole number",
         ),
         (["-n", "2", "--baseline=gone"], "there is no baseline"),
-        (["-n", "2", "--results-dir=bench_fake.py/results"], "results cannot be written there"),
+        (["-n", "2", "--results-dir=bench_fake.py/results"], "cannot write results there"),
         (
             ["-n", "2", "--device-id=1"],
-            "--device-id=1 with -n 2: each worker takes a device of its own",
+            "--device-id=1 with -n 2: each worker needs a device",
         ),
         (["-n", "2", "--against=python3"], "--against with several workers: "),
         (["-n", "2", "--dist=each"], "--dist=each: "),
@@ -188,7 +188,7 @@ def test_a_device_that_cannot_be_attached_ends_the_run_once(project: Project) ->
     assert "INTERNALERROR" not in outcome.text
 
 
-def test_the_controller_waits_for_a_device_and_says_who_holds_it(project: Project) -> None:
+def test_the_controller_waits_for_a_device_and_names_its_holder(project: Project) -> None:
     words = ("-k", "beta", "--device-timeout=0.5")
     two = {"IPUBENCH_FAKE_COUNT": "2"}
     with holding("fake-1", project.environment) as holder:
@@ -202,14 +202,14 @@ def devices_used(project: Project) -> Set[int]:
     return {record["device"]["details"]["device_id"] for record in project.records().values()}
 
 
-def test_auto_is_one_worker_per_device_and_each_has_its_own(project: Project) -> None:
+def test_auto_is_one_worker_per_device(project: Project) -> None:
     outcome = project.run("-n", "auto", env={"IPUBENCH_FAKE_COUNT": "2"}).assert_code(0)
     outcome.line("2 workers [7 items]")
     assert devices_used(project) == {0, 1}
     project.run("-n", "auto", "-k", "beta").assert_code(0).line("1 worker [2 items]")
 
 
-def test_a_replaced_worker_takes_over_the_device_of_the_lost_one(project: Project) -> None:
+def test_a_replacement_worker_takes_over_the_device_of_the_lost_one(project: Project) -> None:
     edit(project, 'if config.trouble == "kill"', 'if "beta-generated" in str(meter.case)')
     project.run("-n", "2", env={"IPUBENCH_FAKE_COUNT": "2"}).assert_code(1)
     assert len(project.records()) == 6
@@ -219,7 +219,7 @@ def test_a_replaced_worker_takes_over_the_device_of_the_lost_one(project: Projec
 def test_more_workers_than_devices_are_refused(project: Project) -> None:
     three = ("--tx=2*popen", "--tx=popen", "--dist=load")
     outcome = project.run(*three, env={"IPUBENCH_FAKE_COUNT": "2"}).assert_code(4)
-    outcome.line("-n 3: each worker needs a device of its own, and this host has 2 of")
+    outcome.line("-n 3: each worker needs a device, and this host has 2 of")
     text = project.run("-n", "3", env={"IPUBENCH_FAKE_COUNT": "0"}).text
     assert "-n auto takes" not in text, text
     words = ("-n", "1", "--device-id=1", "-k", "beta")
@@ -228,13 +228,13 @@ def test_more_workers_than_devices_are_refused(project: Project) -> None:
 
 
 @pytest.mark.parametrize("word", ["--describe", "--dry-run", "--collect-only"])
-def test_what_only_lists_cases_needs_no_workers(project: Project, word: str) -> None:
+def test_listings_need_no_workers(project: Project, word: str) -> None:
     alone = project.run("-k", "beta", word).assert_code(0)
     outcome = project.run("-k", "beta", word, "-n", "2").assert_code(0)
     assert [line for line in outcome.lines if "beta" in line] == [
         line for line in alone.lines if "beta" in line
     ]
-    assert " workers" not in outcome.text  # the path of the project may have the word
+    assert " workers" not in outcome.text  # the word may be in the project's path
 
 
 def test_a_plugin_that_fails_in_a_worker_ends_the_run(project: Project) -> None:
@@ -249,7 +249,7 @@ def test_a_plugin_that_fails_in_a_worker_ends_the_run(project: Project) -> None:
     project.run("-k", "beta", "-n", "1").assert_code(3).line("KeyError: 'broken'")
 
 
-def test_what_workers_have_to_say_comes_at_the_end(project: Project) -> None:
+def test_messages_of_workers_come_at_the_end(project: Project) -> None:
     words = ("-k", "beta", "--set=compile_only=yes", "-n", "2")
     outcome = project.run(*words).assert_code(0)
     outcome.line("beta-synthetic: built in 1.0 s, compiled in 2.0 s, not run")
@@ -276,11 +276,11 @@ def test_a_file_that_cannot_be_imported_is_reported_once(
     assert "--resume" not in outcome.text
 
 
-def test_nothing_selected_is_nothing_measured(project: Project) -> None:
+def test_an_empty_selection_measures_nothing(project: Project) -> None:
     project.run("-k", "no_such_case", "-n", "2").assert_code(5)
 
 
-def test_a_quiet_run_prints_no_lines_and_leaves_junit_without_the_journal_and_nothing_else(
+def test_a_quiet_run_prints_no_lines_and_junit_does_not_get_the_journal(
     project: Project, tmp_path: Path
 ) -> None:
     folder = tmp_path / "temporary"
@@ -296,13 +296,13 @@ def test_a_quiet_run_prints_no_lines_and_leaves_junit_without_the_journal_and_no
     assert left == []
 
 
-def test_without_xdist_everything_else_works(project: Project) -> None:
+def test_everything_else_works_without_xdist(project: Project) -> None:
     project.run("-k", "beta", "-p", "no:xdist").assert_code(0)
     project.run("-k", "beta", "-p", "no:xdist", "-n", "2").assert_code(4)
 
 
-def test_what_a_worker_starts_is_no_worker(project: Project) -> None:
-    """A fresh process would take itself for one, and pytest-benchmark would not measure."""
+def test_a_process_started_by_a_worker_is_not_a_worker(project: Project) -> None:
+    """A fresh process would otherwise act as one, and pytest-benchmark would not measure."""
     edit(
         project,
         "    kept = config.model_cache_path",
@@ -349,7 +349,7 @@ def test_sum(benchmark, table, n):
 """
 
 
-def test_a_fixture_of_a_module_lives_as_long_as_a_worker_has_its_tests(project: Project) -> None:
+def test_a_module_fixture_lives_as_long_as_a_worker_has_its_tests(project: Project) -> None:
     files = ("test_one.py", "test_two.py")
     for name in files:
         (project.folder / name).write_text(FIXTURES)

@@ -1,4 +1,4 @@
-"""What the rounds of two processes that took turns say of them."""
+"""Comparing the rounds of two alternating processes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def rounds(
 def noisy(
     count: int, slower: float = 0.0, noise: float = 0.02, first: float = 0.0, seed: int = 1
 ) -> AdjacentRounds:
-    """Return rounds of a machine whose speed drifts, with a cost of being first."""
+    """Return rounds of a machine whose speed drifts, with a penalty for being first."""
     rng = random.Random(seed)
     drift = [math.exp(math.sin(k / 9) / 2) for k in range(count)]
     made = rounds(
@@ -58,12 +58,12 @@ def noisy(
         (0.0, 0.0, True),
         (0.0, 0.09, True),
         (0.0, 0.11, False),
-        (0.90, 0.95, True),  # beside a steady neighbour on one of two cores
+        (0.90, 0.95, True),  # next to a steady neighbour on one of two cores
         (0.90, 1.05, False),
         (None, 0.9, True),  # the system counts nothing
     ],
 )
-def test_halves_that_others_disturbed_unequally_are_no_comparison(
+def test_unequally_disturbed_halves_are_not_compared(
     here: Optional[float], there: Optional[float], equal: bool
 ) -> None:
     assert equally_disturbed(here, there) == equally_disturbed(there, here) == equal
@@ -75,7 +75,7 @@ def test_the_drift_of_the_machine_and_being_first_cancel() -> None:
     assert found.error == pytest.approx(0, abs=1e-12)
 
 
-def test_the_interval_holds_the_difference_as_often_as_it_says() -> None:
+def test_the_interval_contains_the_difference_as_often_as_promised() -> None:
     held = 0
     for seed in range(400):
         low, high = noisy(24, slower=0.05, seed=seed).effect().interval()
@@ -96,23 +96,23 @@ def test_a_disturbed_round_does_not_decide() -> None:
     assert made.effect().degrees == 4
 
 
-def test_rounds_that_are_no_comparison_are_left_out() -> None:
+def test_incomparable_rounds_are_left_out() -> None:
     made = rounds([0.3] * 8 + [0.1] * 8, [0.1] * 16, lost=[0.4] * 8 + [0.0] * 8)
     assert made.comparable() == [False] * 8 + [True] * 8
     assert made.enough
     assert made.effect().change == pytest.approx(0)
 
 
-def test_too_few_comparable_rounds_say_nothing() -> None:
+def test_too_few_comparable_rounds_give_no_result() -> None:
     assert not rounds([0.1] * 3, [0.1] * 3).enough
     assert rounds([0.1] * 4, [0.1] * 4).enough
     assert not rounds([0.1] * 20, [0.1] * 20, lost=[0.4] * 16 + [0.0] * 4).enough
-    # Both orders are needed: 0 and 3 of each four begin here.
+    # Both orders are needed: 0 and 3 of every four begin here.
     lost = [0.0 if k % 4 in (0, 3) else 0.4 for k in range(16)]
     assert not rounds([0.1] * 16, [0.1] * 16, lost=lost).enough
 
 
-def test_rounds_end_when_more_of_them_would_not_narrow_the_answer() -> None:
+def test_rounds_end_when_more_would_not_narrow_the_interval() -> None:
     steady, budget = rounds([0.1] * 40, [0.1] * 40), 100.0
     assert steady.stop_reason(budget, 0.01, None) == "precision"
     few = LEAST_FOR_PRECISION - 2
@@ -123,7 +123,7 @@ def test_rounds_end_when_more_of_them_would_not_narrow_the_answer() -> None:
     assert not varying.stop_reason(budget, 0.99 * (high - low), None)
 
 
-def test_the_budget_is_of_rounds_that_count_and_stretches_once() -> None:
+def test_the_budget_counts_valid_rounds_and_stretches_once() -> None:
     def reason(lost: List[float], budget: float) -> str:
         rng = random.Random(1)
         count = len(lost)
@@ -138,13 +138,13 @@ def test_the_budget_is_of_rounds_that_count_and_stretches_once() -> None:
     assert reason([0.4] * 40, budget=7.0) == "disturbed"
 
 
-def test_a_number_of_rounds_that_was_asked_for_is_kept() -> None:
+def test_a_requested_number_of_rounds_is_kept() -> None:
     made = rounds([0.1] * 20, [0.1] * 20, lost=[0.9] * 20)
     assert [made.looks(steps) for steps in (19, 20, 21)] == [True, True, False]
     assert [made.stop_reason(0.1, 0.01, steps) for steps in (19, 20, 21)] == ["steps", "steps", ""]
 
 
-def test_it_looks_less_often_the_more_rounds_there_are() -> None:
+def test_it_looks_less_often_with_more_rounds() -> None:
     looks = [k for k in range(2, 2001, 2) if rounds([0.1] * k, [0.1] * k).looks(None)]
     assert looks[:3] == [4, 6, 8]
     assert len([k for k in looks if k > 1000]) < 60
@@ -158,7 +158,7 @@ def test_the_journal_keeps_all_rounds() -> None:
     assert msgspec.convert(plain, AdjacentRounds) == made.decided()
 
 
-def test_a_case_that_others_disturbed_is_inconclusive_and_says_how_much() -> None:
+def test_a_disturbed_case_is_inconclusive_and_reports_the_disturbance() -> None:
     disturbed = rounds([0.1] * 8, [0.1] * 8, lost=[0.74] * 8)
     disturbed.there.lost = [0.5] * 8
     fine = rounds([0.1] * 8, [0.1] * 8)
@@ -172,11 +172,11 @@ def test_a_case_that_others_disturbed_is_inconclusive_and_says_how_much() -> Non
     assert found.change is None
 
 
-def test_what_others_took_from_both_sides_alike_is_no_obstacle_and_is_said() -> None:
+def test_an_equal_disturbance_in_both_processes_is_no_obstacle_but_is_reported() -> None:
     def verdict(lost: float, here: float = 0.1) -> Verdict:
         made = rounds([here] * 8, [0.1] * 8, lost=[lost] * 8)
         made.there.lost = [lost + 0.02] * 8
-        # Their rounds decide, not what each side's record has as its own.
+        # Their common rounds decide, not those in each process's record.
         pairs = [Sides(benchmark(0.1), benchmark(0.1), k % 2 == 0, made) for k in range(4)]
         assert all(sides.usable for sides in pairs)
         found = compare(pairs, {THROUGHPUT: 0.02}, level=0.01)
@@ -187,10 +187,10 @@ def test_what_others_took_from_both_sides_alike_is_no_obstacle_and_is_said() -> 
     assert "91%" in said and verdict(0.05).reasons == ()
 
 
-def test_an_open_answer_says_how_the_cpu_time_changed() -> None:
+def test_an_open_verdict_reports_the_change_of_cpu_time() -> None:
     def pair(number: int) -> Sides:
         made = rounds([0.1] * 8, [0.1] * 8, lost=[0.62] * 8)
-        # Being first costs a tenth of it, which cancels.
+        # Being first takes a tenth longer, which cancels.
         made.here.cpu_seconds = [0.21 * (1.1 if first else 1) for first in made.here_first]
         made.there.cpu_seconds = [0.20 * (1 if first else 1.1) for first in made.here_first]
         return Sides(benchmark(0.1), benchmark(0.1), number % 2 == 0, made)
@@ -219,6 +219,6 @@ def test_rounds_in_two_states_of_the_machine_are_not_compared() -> None:
     for side in (rounds.here, rounds.there):
         side.seconds, side.lost = [1.0] * 4, [0.0] * 4
     assert rounds.comparable() == [True, True, False, False]
-    # Where nobody has looked at the machine, all are comparable.
+    # Without readings of the machine all rounds are comparable.
     rounds.here.copies_ms = rounds.there.copies_ms = []
     assert rounds.comparable() == [True] * 4

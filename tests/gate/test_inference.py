@@ -1,4 +1,4 @@
-"""Effects between processes, against SciPy and published examples."""
+"""Effects between processes, compared with SciPy and published examples."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_without_an_assumption_and_trimming_it_is_the_pooled_t_test(
 
 
 def test_trimming_is_yuens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """SciPy's own trimmed test, with equal variances, cuts off the same values."""
+    """SciPy's trimmed test with equal variances cuts off the same values."""
     stats = pytest.importorskip("scipy.stats", reason="pip install scipy")
     monkeypatch.setattr(inference, "ASSUMED_DEGREES", 0)
     generator = random.Random(3)
@@ -55,8 +55,8 @@ def test_trimming_is_yuens(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.change / found.error == pytest.approx(reference.statistic)
 
 
-def test_the_assumed_spread_counts_for_a_few_processes() -> None:
-    """Equal values on both sides: only the assumption is left, with its weight."""
+def test_the_assumed_spread_counts_as_a_few_processes() -> None:
+    """With equal values on both sides only the assumption remains, with its weight."""
     found = effect([0.0, 0.0, 0.0], [0.1, 0.1, 0.1], assumed=0.03)
     weight = inference.ASSUMED_DEGREES
     assert found.degrees == 4 + weight
@@ -90,8 +90,8 @@ def test_swapping_the_sides_changes_the_sign(before: List[float], now: List[floa
     assert there.interval()[0] == pytest.approx(-back.interval()[1])
 
 
-def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
-    """Normal processes: 95% of 2000 intervals, give or take four standard errors."""
+def test_the_interval_contains_the_truth_as_often_as_promised() -> None:
+    """For normal processes: 95% of 2000 intervals, within four standard errors."""
     generator = random.Random(7)
     hits = 0
     for _ in range(2000):
@@ -108,7 +108,7 @@ def test_one_disturbed_process_does_not_decide() -> None:
     assert disturbed.change < 0.01
 
 
-def test_the_floor_is_the_median_difference_of_halves() -> None:
+def test_the_estimated_noise_is_the_median_difference_of_halves() -> None:
     values = [0.03, 0.0, 0.9, 0.05, 0.01, 0.02, -0.4]
     kept = [0.03, 0.0, 0.05, 0.05, 0.01, 0.02, 0.0]  # winsorised
     halves = [
@@ -126,10 +126,10 @@ def test_the_floor_is_the_median_difference_of_halves() -> None:
     ("change", "error", "kind"),
     [
         (0.03, 0.005, REGRESSED),
-        (0.03, 0.02, ""),  # perhaps there is no change
-        (0.02, 0.001, PASS),  # certain, and as much as is allowed
+        (0.03, 0.02, ""),  # there may be no change
+        (0.02, 0.001, PASS),  # certain, and exactly as much as allowed
         (-0.02, 0.001, PASS),
-        (0.0, 0.03, ""),  # perhaps it is one that the gate looks for
+        (0.0, 0.03, ""),  # it may be a change that the gate looks for
         (-0.03, 0.005, IMPROVED),
         (-0.03, 0.02, PASS),
     ],
@@ -137,12 +137,12 @@ def test_the_floor_is_the_median_difference_of_halves() -> None:
 def test_a_verdict_needs_the_estimate_and_the_certainty(
     change: float, error: float, kind: str
 ) -> None:
-    """Of ten degrees of freedom: 99% are within 2.76 errors on one side, 95% within 2.23 on two."""
+    """Ten degrees of freedom: 99% within 2.76 errors one-sided, 95% within 2.23 two-sided."""
     found = Effect(change, error, 10)
     assert decide(found, allowed=0.02, detectable_change=0.05, level=0.01) == kind
 
 
-def test_the_level_is_shared_among_the_cases() -> None:
+def test_the_level_is_shared_by_the_cases() -> None:
     assert corrected(0.05, 10) == pytest.approx(0.005)
     assert corrected(0.05, 0) == 0.05
 
@@ -156,7 +156,7 @@ def test_the_least_change_grows_with_the_noise_and_shrinks_with_processes() -> N
 
 
 def test_the_least_change_is_found_in_most_comparisons() -> None:
-    """By simulation: processes with normal noise, the last look of the gate."""
+    """Simulates processes with normal noise at the last look of the gate."""
     generator, found = random.Random(3), 0
     allowed, level, trials = math.log1p(0.02), 0.002, 400
     for _ in range(trials):

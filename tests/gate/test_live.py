@@ -1,4 +1,4 @@
-"""The live runs of the gate study: what they compare, and what they make of the verdicts."""
+"""The live runs of the gate study: the compared commits and the use of verdicts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def changed(folder: Path, branch: str) -> str:
     ).stdout.decode()
 
 
-def test_one_commit_changes_nothing_and_the_other_one_line(tmp_path: Path) -> None:
+def test_one_commit_changes_nothing_and_the_other_changes_one_line(tmp_path: Path) -> None:
     make_clone(tmp_path / "clone", 0.1)
     assert changed(tmp_path / "clone", EQUAL) == ""
     lines = changed(tmp_path / "clone", SLOWER).splitlines()

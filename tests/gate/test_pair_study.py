@@ -1,4 +1,4 @@
-"""The study of pairs that took turns: its own arithmetic, on pools that it need not measure."""
+"""The study of alternating pairs: its arithmetic, on made-up pools."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CASE = "bench_x[x-synthetic]"
 def rounds(
     slower: float, own: float, rng: random.Random, busy: bool = False, count: int = 8
 ) -> AdjacentRounds:
-    """Return rounds of a pair; where the machine is ``busy`` others take from those there alone."""
+    """Return rounds of a pair; on a ``busy`` machine others disturb only those there."""
     seconds = [math.exp(rng.gauss(0, 0.002)) for _ in range(count)]
     here = [value * (1 + slower) * math.exp(own) for value in seconds]
     none: List[Optional[float]] = [0.0] * count
@@ -61,7 +61,7 @@ def lines() -> List[Dict[str, Any]]:
 
 
 @pytest.mark.parametrize("figure", [TIME, CPU])
-def test_each_figure_finds_what_is_slower_and_passes_what_is_equal(
+def test_each_metric_finds_slow_code_and_passes_equal_code(
     lines: List[Dict[str, Any]], figure: str
 ) -> None:
     tallies = tallies_of({CASE: lines}, figure, SETTING, 50)[CASE]
@@ -70,7 +70,7 @@ def test_each_figure_finds_what_is_slower_and_passes_what_is_equal(
     assert tallies["0.0"].processes == 4 * 50  # the first look
 
 
-def test_beside_neighbours_the_time_of_rounds_says_nothing_and_cpu_time_does() -> None:
+def test_next_to_neighbours_only_cpu_time_is_informative() -> None:
     rng = random.Random(2)
     busy = [pair(number, rng, "one") for number in range(12)]
     found = {figure: tallies_of({CASE: busy}, figure, SETTING, 20)[CASE] for figure in (TIME, CPU)}
@@ -80,8 +80,8 @@ def test_beside_neighbours_the_time_of_rounds_says_nothing_and_cpu_time_does() -
     assert once(disturbed, SETTING, 0) == (INCONCLUSIVE, paired.MOST_DISTURBED)
 
 
-def test_a_trial_takes_pairs_of_both_orders_in_turns(lines: List[Dict[str, Any]]) -> None:
-    """Also where the pool has all pairs of one order before those of the other."""
+def test_a_trial_takes_pairs_of_both_orders_alternately(lines: List[Dict[str, Any]]) -> None:
+    """Even if the pool has all pairs of one order first."""
     ordered = sorted(lines, key=lambda line: str(line["here_first"]))
     assert once([measured(line, "0.1", TIME) for line in ordered], SETTING, 0) == (REGRESSED, 4)
 
@@ -90,7 +90,7 @@ def test_all_rounds_of_a_pair_make_one_of_a_comparison() -> None:
     line = pair(0, random.Random(1))
     joined = together(line)
     changes = [measured(joined, level, TIME).change for level in SLOWDOWNS]
-    assert changes[0] is not None and abs(changes[0]) < 0.03  # nothing is left of the extra work
+    assert changes[0] is not None and abs(changes[0]) < 0.03  # no extra work is left
     expected = [changes[0] + math.log1p(float(level)) for level in SLOWDOWNS]
     assert changes == pytest.approx(expected, abs=1e-9)
     count = sum(len(one["here_first"]) for one in line["levels"].values())
@@ -113,7 +113,7 @@ def test_the_study_prints_its_tables(
 
 
 class Scripted(PoolPair):
-    """Sides that take a second and the extra work that was ordered."""
+    """Processes that take a second and the ordered extra work."""
 
     def order(self, name: str, order: str, argument: Any = None) -> Any:
         work: Dict[str, float] = self.__dict__.setdefault("work", {})
@@ -122,7 +122,7 @@ class Scripted(PoolPair):
         return 1.0 + work.get(name, 0.0)
 
 
-def test_extra_work_is_here_alone() -> None:
+def test_extra_work_happens_only_here() -> None:
     sides = Scripted("fake", lambda text: None, {}, 60.0)
     for share in (0.05, 0.0):
         found = sides.measure_level(share, budget=60.0)

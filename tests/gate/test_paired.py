@@ -1,4 +1,4 @@
-"""The statistics of pairs: against published numbers, and what must hold of any pairs."""
+"""The statistics of pairs: published numbers, and properties of any pairs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from ipubench.plugins.gate.paired import (
     Pair,
     Sides,
     compare,
-    given_up,
     incomparable,
     is_clear,
     kind_of,
@@ -25,6 +24,7 @@ from ipubench.plugins.gate.paired import (
     looks,
     not_judged,
     paired_effect,
+    too_disturbed,
     verdict_on_pairs,
 )
 from ipubench.plugins.gate.rule import DETECTABLE_CHANGE
@@ -42,7 +42,7 @@ def pairs(differences: List[float]) -> List[Pair]:
 
 
 def test_the_effect_is_that_of_the_two_sample_t_test_of_the_orders() -> None:
-    """The treatment effect is half the difference of two groups, one of them negated."""
+    """The effect is half the difference of two groups, one of them negated."""
     stats = pytest.importorskip("scipy.stats", reason="pip install scipy")
     first, second = [0.31, 0.22, 0.41, 0.28], [0.12, 0.18, 0.05]
     made = [Pair(v, True) for v in first] + [Pair(v, False) for v in second]
@@ -58,8 +58,8 @@ def test_the_effect_is_that_of_the_two_sample_t_test_of_the_orders() -> None:
 def test_without_an_order_effect_it_agrees_with_the_paired_t_test() -> None:
     """Student's sleep data (Biometrika 1908): extra hours of sleep, two drugs, ten patients.
 
-    Published: mean difference 1.58, standard error 0.389, t = 4.06. As two orders of five the
-    estimate is the same; the error loses one degree of freedom.
+    Published: mean difference 1.58, standard error 0.389, t = 4.06. With two orders of five pairs
+    the estimate is the same; the error loses one degree of freedom.
     """
     one = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]
     two = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]
@@ -70,20 +70,20 @@ def test_without_an_order_effect_it_agrees_with_the_paired_t_test() -> None:
     assert found.change / found.error == pytest.approx(4.06, rel=0.08)
 
 
-def test_what_being_first_costs_cancels() -> None:
+def test_the_penalty_of_being_first_cancels() -> None:
     found = paired_effect([Pair(0.05 + 0.3 * (1 if n % 2 else -1), n % 2 == 1) for n in range(6)])
     assert found.change == pytest.approx(0.05)
     assert found.error == pytest.approx(0, abs=1e-12)
 
 
-def test_it_cancels_with_unequally_many_of_each_order_too() -> None:
+def test_it_cancels_with_unequal_numbers_of_each_order() -> None:
     made = [Pair(0.35, True), Pair(-0.25, False), Pair(0.35, True)]
     assert paired_effect(made).change == pytest.approx(0.05)
 
 
 @quick
 @given(DIFFERENCES)
-def test_swapping_the_sides_negates(values: List[float]) -> None:
+def test_swapping_the_two_processes_negates(values: List[float]) -> None:
     found, swapped = (
         paired_effect(pairs(values)),
         paired_effect([Pair(-pair.difference, not pair.here_first) for pair in pairs(values)]),
@@ -107,7 +107,7 @@ def test_the_order_of_the_pairs_changes_nothing(values: List[float], rng: random
 
 @quick
 @given(DIFFERENCES, st.floats(-0.5, 0.5))
-def test_a_slower_copy_is_slower_by_that_much(values: List[float], slower: float) -> None:
+def test_a_slower_copy_is_slower_by_that_amount(values: List[float], slower: float) -> None:
     found = paired_effect(pairs(values))
     moved = paired_effect(pairs([value + slower for value in values]))
     assert moved.change - found.change == pytest.approx(slower, abs=1e-9)
@@ -139,7 +139,7 @@ NARROW, WIDE = Effect(0.1, 0.0089, 10), Effect(0.1, 0.0091, 10)  # 2.0 and 2.03%
         (INCONCLUSIVE, NARROW, 0.02, False),
     ],
 )
-def test_no_more_pairs_are_wanted_where_the_answer_is_clear(
+def test_no_more_pairs_are_needed_if_the_verdict_is_clear(
     kind: str, effect: Effect, threshold: Optional[float], clear: bool
 ) -> None:
     assert is_clear(MetricVerdict(THROUGHPUT, kind, effect, 1.0, 1.0, threshold)) is clear
@@ -148,9 +148,9 @@ def test_no_more_pairs_are_wanted_where_the_answer_is_clear(
 @pytest.mark.parametrize(
     ("effect", "threshold", "kind"),
     [
-        (Effect(0.0, 0.02, 10), 0.02, PASS),  # 4.5% excluded
+        (Effect(0.0, 0.02, 10), 0.02, PASS),  # 4.5% is excluded
         (Effect(0.0, 0.03, 10), 0.02, INCONCLUSIVE),
-        (Effect(0.05, 0.05, 10), 0.1, PASS),  # 17% excluded, and twice the threshold
+        (Effect(0.05, 0.05, 10), 0.1, PASS),  # 17% is excluded, and twice the threshold
         (Effect(0.05, 0.08, 10), 0.1, INCONCLUSIVE),
     ],
 )
@@ -164,19 +164,19 @@ def test_a_pass_excludes_five_percent_or_twice_the_threshold(
     ("usable", "measured", "given"),
     [(0, 3, False), (0, 4, True), (4, 8, False), (4, 9, True), (1, 4, False)],
 )
-def test_a_case_is_given_up_after_four_disturbed_pairs_and_more_of_them_than_others(
+def test_a_case_is_abandoned_after_four_disturbed_pairs_if_they_are_the_majority(
     usable: int, measured: int, given: bool
 ) -> None:
-    assert given_up(usable, measured) is given
+    assert too_disturbed(usable, measured) is given
 
 
 THRESHOLD, NOISE, CAP = 0.02, 0.02, 16
 
 
 def simulated(slower: float, cases: int, runs: int = 1000) -> Dict[str, float]:
-    """Return verdict -> its share, looking as against.py does; '' where the pairs did not suffice.
+    """Return verdict -> its share, with the looks of against.py; '' if the pairs did not suffice.
 
-    A pair has normal noise, and being first costs 1%. The seed is fixed.
+    Pairs have normal noise, and being first takes 1% longer. The seed is fixed.
     """
     rng = random.Random(1)
     level = level_of_a_look(CAP, cases)
@@ -232,8 +232,8 @@ def test_a_slower_case_has_regressed() -> None:
     assert judged(noisy, {"throughput": 0.11}).kind == "pass"
 
 
-def test_what_the_pairs_leave_open_is_inconclusive() -> None:
-    """The estimate is beyond the threshold, and there may be no change at all."""
+def test_an_open_result_of_the_pairs_is_inconclusive() -> None:
+    """The estimate exceeds the threshold, but there may be no change at all."""
     seconds = ((0.10, 0.09), (0.09, 0.095), (0.10, 0.095), (0.105, 0.09))
     noisy = [(benchmark(here), benchmark(there)) for here, there in seconds]
     found = judged(noisy, {"throughput": 0.02})
@@ -257,14 +257,14 @@ def test_another_metric_can_decide() -> None:
     assert (latency.low, latency.high) == (pytest.approx(1), pytest.approx(1))
 
 
-def test_a_metric_that_a_side_does_not_have_is_not_judged() -> None:
+def test_a_metric_that_one_process_lacks_is_not_judged() -> None:
     sides = [(benchmark(0.1), benchmark(0.1, compile="cached"))] * 4
     thresholds = {"throughput": 0.05, "compile_time": 0.1}
     found = judged(sides, thresholds)
     assert (found.kind, found.also) == ("pass", ())
     metrics = compare(in_order(sides), thresholds, level=0.01)
     assert not_judged(metrics, thresholds) == [
-        "compile_time is not judged: some process has none that can be compared"
+        "compile_time is not judged: a process has no comparable value"
     ]
     assert not_judged(metrics, {"throughput": 0.05}) == []
 
@@ -272,7 +272,7 @@ def test_a_metric_that_a_side_does_not_have_is_not_judged() -> None:
 QUIET = Contention(lost=[0.0] * 20, kept=[True] * 20, enough=True, limit=0.02)
 
 
-def test_whole_processes_in_two_states_are_not_compared() -> None:
+def test_processes_in_two_states_of_the_machine_are_not_compared() -> None:
     slow_copy, usual = (
         benchmark(0.1, contention=changed(QUIET, {"copy_ms": copy})) for copy in (2.0, 1.0)
     )
@@ -306,13 +306,13 @@ def test_another_engine_is_named_and_compared() -> None:
         ),
     ],
 )
-def test_what_cannot_be_compared(record: Dict[str, Any], reason: str) -> None:
+def test_incomparable_cases(record: Dict[str, Any], reason: str) -> None:
     at_once: Dict[str, Any] = {"effective": {"precision": "float32", "request_type": "async"}}
     assert incomparable(benchmark(0.1, **at_once), benchmark(0.1, **at_once, **record)) == [reason]
     assert incomparable(benchmark(0.1), benchmark(0.1)) == []
 
 
-def test_what_a_test_says_of_itself_is_compared_where_the_policy_names_it() -> None:
+def test_facts_of_a_test_are_compared_if_the_policy_names_them() -> None:
     here, there = (
         changed(benchmark(0.1), {"extra_info.others": {"batch_size": size, "date": "today"}})
         for size in (64, 128)
@@ -337,7 +337,7 @@ def test_other_items_and_settings_cannot_be_compared() -> None:
     assert incomparable(collected, here) == incomparable(collected, collected) == []
 
 
-def test_latencies_of_calls_that_are_not_alike_are_not_judged() -> None:
+def test_latencies_of_different_calls_are_not_judged() -> None:
     def of(source: str) -> Benchmark:
         return benchmark(0.1, **{"latency.source": source})
 

@@ -1,4 +1,4 @@
-"""The comparison of two benchmarks."""
+"""Comparing two benchmarks."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ rounds_lists = st.lists(st.floats(0.01, 0.02), min_size=5, max_size=30)
 
 
 def stored(seconds: Sequence[float]) -> Benchmark:
-    """Return a benchmark that several processes measured: all but the first are fresh."""
+    """Return a benchmark of several processes; all but the first are fresh."""
     own, *fresh = [benchmark([value] * 9) for value in seconds]
     return with_processes(own, fresh)
 
 
 def processes(seconds: Sequence[float], asked: List[int]) -> Callable[[int], Benchmark]:
-    """Return what measures a case again: one process after the other, then the last for ever."""
+    """Return a function that measures again: each process in turn, then always the last."""
 
     def measure(number: int) -> Benchmark:
         asked.append(number)
@@ -61,7 +61,7 @@ def processes(seconds: Sequence[float], asked: List[int]) -> Callable[[int], Ben
 
 
 def compare(now: Benchmark, before: Benchmark, threshold: float) -> Verdict:
-    """Judge by throughput; nothing more can be measured."""
+    """Judge throughput without further measurements."""
     return gate.judge(now, before, Rule({THROUGHPUT: threshold}))
 
 
@@ -85,14 +85,14 @@ def test_a_slower_copy_regresses_and_a_faster_one_improves(factor: float) -> Non
 
 
 @given(st.floats(0.5, 2))
-def test_a_slower_machine_is_a_change_in_part(factor: float) -> None:
-    """A case follows the canary in part: what is left is its other part."""
+def test_part_of_a_change_is_due_to_a_slower_machine(factor: float) -> None:
+    """A case follows the canary in part; the rest is its own change."""
     now = benchmark([0.1 * factor] * 9, [0.001 * factor] * 3)
     verdict = compare(now, benchmark([0.1] * 9), 0.05)
     assert verdict.change == pytest.approx(factor ** (CANARY_SHARE - 1) - 1)
 
 
-def test_a_process_counts_by_its_median_round_and_the_first_quartile_of_its_canaries() -> None:
+def test_a_process_counts_with_its_median_round_and_the_first_quartile_of_its_canaries() -> None:
     now = benchmark([0.1, 0.1, 0.2, 0.4, 0.8], [0.001, 0.002, 0.003, 0.004, 0.005])
     verdict = compare(now, benchmark([0.2] * 9, [0.002] * 3), 0.05)
     assert (verdict.now, verdict.change) == pytest.approx((50, 0))
@@ -116,7 +116,7 @@ def test_the_order_of_rounds_changes_nothing(rounds: List[float], generator: ran
     assert compare(benchmark(shuffled), before, 0.05).change == pytest.approx(one.change)
 
 
-def test_more_compared_cases_ask_for_more_evidence() -> None:
+def test_more_compared_cases_require_more_evidence() -> None:
     slow = [0.105, 0.106, 0.104]
     few, many = [], []  # type: List[int], List[int]
     suspect, before = benchmark([0.105] * 9), stored(CALM)
@@ -125,7 +125,7 @@ def test_more_compared_cases_ask_for_more_evidence() -> None:
     assert len(few) < len(many)
 
 
-def test_a_change_within_the_threshold_passes_however_sure_it_is() -> None:
+def test_a_change_within_the_threshold_passes_even_if_certain() -> None:
     slow = [value * 1.015 for value in CALM]
     rule = Rule(LIMIT, cap=50)
     verdict = gate.judge(benchmark([0.105] * 9), stored(CALM), rule, processes(slow, []))
@@ -137,7 +137,7 @@ def test_a_change_within_the_threshold_passes_however_sure_it_is() -> None:
     ("costs", "threshold", "least"),
     [([0.0] * 9, 0.02, math.log(1.05)), ([0.0] * 9, 0.1, math.log(1.21)), (NOISY, 0.0001, None)],
 )
-def test_what_must_be_excluded_is_five_percent_twice_the_threshold_or_what_is_allowed(
+def test_a_pass_excludes_five_percent_or_twice_the_threshold_or_the_allowance(
     costs: List[float], threshold: float, least: Optional[float]
 ) -> None:
     before = [10 * cost for cost in costs]
@@ -146,21 +146,21 @@ def test_what_must_be_excluded_is_five_percent_twice_the_threshold_or_what_is_al
     assert judged.detectable_change([0.0] * 3) == pytest.approx(expected)
 
 
-def test_a_case_is_not_asked_for_more_than_its_own_noise_allows() -> None:
+def test_a_case_is_not_held_to_more_than_its_noise_allows() -> None:
     verdict = gate.judge(benchmark([0.1] * 9), stored(NOISY), Rule(LIMIT), processes(NOISY, []))
     assert known(verdict.allowed) > known(verdict.threshold)
     floor = noise_floor(costs_of(NOISY[1:]), verdict.processes)
     assert verdict.allowed == pytest.approx(math.expm1(floor))
 
 
-def test_the_least_slowdown_follows_from_the_processes_of_the_baseline() -> None:
+def test_the_least_slowdown_follows_from_the_baselines_processes() -> None:
     rule = Rule(LIMIT, 1)
     even, noisy = stored([0.01] * 9), stored([0.01, 0.011, 0.012] * 3)
     found = [gate.least_slowdown(before, rule) for before in (even, noisy)]
     assert found[0] is not None and found[1] is not None
     assert LIMIT[THROUGHPUT] < found[0] < gate.DETECTABLE_CHANGE < found[1]
     assert gate.least_slowdown(noisy, Rule({}, 1)) is None
-    # Three fresh processes decide at least, whatever the cap is.
+    # At least three fresh processes decide, whatever the cap is.
     one, three = (gate.least_slowdown(noisy, Rule(LIMIT, 1, cap)) for cap in (1, 3))
     assert one == three and three is not None and three > found[1]
 
@@ -169,8 +169,8 @@ def costs_of(seconds: Sequence[float]) -> List[float]:
     return [math.log(value) for value in seconds]
 
 
-def test_what_is_shown_is_what_is_compared() -> None:
-    """Before and now differ by the change and by the machine's own, which the message names."""
+def test_the_shown_values_are_the_compared_ones() -> None:
+    """Before and now differ by the change and by the machine's, which the message names."""
     before = with_processes(benchmark([0.1] * 9), [benchmark([s] * 9) for s in CALM])
     now = with_processes(
         benchmark([0.1] * 9), [benchmark([s * 1.5] * 9, [0.0011] * 3) for s in CALM]
@@ -190,7 +190,7 @@ def test_what_is_shown_is_what_is_compared() -> None:
 def watched(seconds: float, clean: bool, copy_ms: float = 0.5) -> Benchmark:
     """Return a benchmark of nine rounds, of which others took a third or nothing.
 
-    ``copy_ms``: more beside other machines.
+    ``copy_ms``: more if other machines share the host.
     """
     lost = [0.0 if clean else 0.3] * 9
     return benchmark(
@@ -213,7 +213,7 @@ def baseline_of(seconds: Sequence[float], clean: bool = True) -> Benchmark:
 
 
 FINE, SLOW, LAME = watched(0.1, True), watched(0.11, True), watched(0.4, False)
-BESIDE = watched(0.15, True, 1.0)  # equal code beside other machines of its host
+BESIDE = watched(0.15, True, 1.0)  # equal code, with other machines on its host
 SLOWER = watched(0.18, True)
 
 
@@ -222,10 +222,10 @@ SLOWER = watched(0.18, True)
     [
         # A case that is as fast as before is not measured again.
         (FINE, CALM, [FINE], PASS, 0, (1, 6)),
-        # A suspect is cleared by fresh processes, and its own does not count.
+        # Fresh processes clear a suspect; its own does not count.
         (SLOWER, CALM, [FINE], PASS, 3, (3, 6)),
         (SLOW, CALM, [SLOW, watched(0.111, True), watched(0.109, True)], REGRESSED, 3, (3, 6)),
-        # What stays unclear ends at the cap.
+        # An unclear case ends at the cap.
         (
             watched(0.12, True),
             NOISY,
@@ -234,25 +234,25 @@ SLOWER = watched(0.18, True)
             6,
             (6, 6),
         ),
-        # One process alone finds no improvement.
+        # One process alone cannot show an improvement.
         (watched(0.05, True), CALM, [watched(0.05, True)], IMPROVED, 3, (3, 6)),
         (watched(0.05, True), CALM, [FINE], PASS, 3, (3, 6)),
-        # Beside a busy neighbour the answer comes soon.
+        # Next to a busy neighbour the verdict comes soon.
         (LAME, CALM, [LAME], INCONCLUSIVE, 3, (1, 6)),
         (SLOW, CALM, [LAME], INCONCLUSIVE, 3, (1, 6)),
-        # Disturbed processes are replaced by clean ones, and clear no case.
+        # Clean processes replace disturbed ones, which clear no case.
         (SLOW, CALM, [LAME, SLOW, SLOW, SLOW], REGRESSED, 4, (3, 6)),
         (watched(0.1, False), CALM, [FINE], PASS, 3, (3, 6)),
-        # So are those beside other machines.
+        # So they do for those next to other machines.
         (BESIDE, CALM, [FINE, BESIDE, FINE, FINE], PASS, 4, (3, 6)),
         (BESIDE, CALM, [BESIDE], INCONCLUSIVE, 3, (1, 6)),
-        # Few clean ones decide: if each is slower than every process of the baseline.
+        # A few clean ones decide if each is slower than every process of the baseline.
         (LAME, NOISY[:3] + CALM, [LAME, SLOWER, LAME, SLOWER, LAME, LAME], REGRESSED, 6, (2, 9)),
         (LAME, [*CALM, 0.181], [LAME, SLOWER, LAME, SLOWER, LAME, LAME], INCONCLUSIVE, 6, (2, 7)),
         (LAME, CALM, [LAME, FINE, LAME, FINE, LAME, LAME], PASS, 6, (2, 6)),
     ],
 )
-def test_fresh_processes_decide_where_the_sessions_own_does_not_clear_a_case(
+def test_fresh_processes_decide_if_the_first_process_does_not_clear_a_case(
     now: Benchmark,
     before: List[float],
     fresh: List[Benchmark],
@@ -268,7 +268,7 @@ def test_fresh_processes_decide_where_the_sessions_own_does_not_clear_a_case(
 
 
 def test_disturbed_processes_of_a_baseline_do_not_count() -> None:
-    """Nor do those that found the machine in another state than most."""
+    """Nor do those that found the machine in an unusual state."""
     asked: List[int] = []
     clean = [watched(value, True) for value in CALM]
     for other in (watched(0.3, False), watched(0.2, True, 1.0)):
@@ -283,12 +283,12 @@ def test_disturbed_processes_of_a_baseline_do_not_count() -> None:
 
 
 def used(cpu: float, wall: float, clean: bool = True) -> Benchmark:
-    """Return a benchmark of rounds that took ``wall`` seconds and used ``cpu`` seconds of CPUs."""
+    """Return a benchmark of rounds that took ``wall`` seconds and ``cpu`` seconds of CPU time."""
     return changed(watched(wall, clean), {"record.contention.cpu_seconds": [cpu] * 9})
 
 
 def known_beside(factor: float, cpus: float = 1.0) -> Benchmark:
-    """Return a baseline whose disturbed processes used ``factor`` times the CPU time of others."""
+    """Return a baseline whose disturbed processes took ``factor`` times the CPU time of others."""
     own, *fresh = [used(cpus * value, value) for value in CALM]
     return with_processes(own, [*fresh, *[used(0.1 * cpus * factor, 0.4, clean=False)] * 2])
 
@@ -300,12 +300,12 @@ def known_beside(factor: float, cpus: float = 1.0) -> Benchmark:
         (1.03, 1.08, INCONCLUSIVE),
         (1.03, 1.2, REGRESSED),
         (0.8, 1.2, REGRESSED),
-        (1.5, 1.43, INCONCLUSIVE),  # threads that spin
+        (1.5, 1.43, INCONCLUSIVE),  # spinning threads
         (1.5, 1.9, REGRESSED),
     ],
 )
 @pytest.mark.parametrize("cpus", [1.0, 2.0])
-def test_cpu_time_proves_a_regression_beside_other_programs(
+def test_cpu_time_proves_a_regression_next_to_other_programs(
     beside: float, cpu: float, kind: str, cpus: float
 ) -> None:
     now = used(0.1 * cpus * cpu, 0.5, clean=False)
@@ -316,7 +316,7 @@ def test_cpu_time_proves_a_regression_beside_other_programs(
         assert 1 / (1 + known(verdict.change)) == pytest.approx(cpu / explained, 0.01)
 
 
-def test_less_cpu_time_beside_others_is_expected_only_beside_as_many() -> None:
+def test_less_cpu_time_under_load_is_expected_only_under_equal_load() -> None:
     now = changed(used(0.12, 0.5, clean=False), {"record.contention.lost": [0.1] * 9})
     verdict = gate.judge(now, known_beside(0.8), Rule(LIMIT), in_turns([now], []))
     assert 1 / (1 + known(verdict.change)) == pytest.approx(1.2 / 1.07, 0.01)
@@ -328,7 +328,7 @@ def test_cpu_time_proves_nothing_on_a_machine_in_another_state() -> None:
     assert verdict.kind == INCONCLUSIVE
 
 
-def test_cpu_time_proves_nothing_beside_more_than_the_baseline_has_seen() -> None:
+def test_cpu_time_proves_nothing_under_more_load_than_the_baseline_has_seen() -> None:
     now = used(0.2, 0.9, clean=False)
     own, *fresh = [used(value, value) for value in CALM]
     asked: List[int] = []
@@ -348,7 +348,7 @@ def test_only_clean_rounds_of_a_process_count() -> None:
     assert verdict.now == pytest.approx(100) and verdict.kind == PASS
 
 
-def test_where_the_time_is_over_the_case_stays_open() -> None:
+def test_a_case_stays_open_when_the_time_is_over() -> None:
     verdict = gate.judge(watched(0.2, True), baseline_of(CALM), Rule(LIMIT), lambda number: None)
     assert verdict.kind == INCONCLUSIVE
     assert verdict.reasons == (gate.TIME_OVER,)
@@ -356,10 +356,10 @@ def test_where_the_time_is_over_the_case_stays_open() -> None:
 
 @pytest.mark.parametrize("there", [True, False])
 @pytest.mark.parametrize("limit", [{}, LIMIT])
-def test_where_nothing_can_be_measured_a_disturbed_case_is_inconclusive(
+def test_a_disturbed_case_is_inconclusive_if_nothing_can_be_measured(
     there: bool, limit: Dict[str, float]
 ) -> None:
-    """Its entry stays where the run is promoted: nobody knows how fast it is."""
+    """Its entry stays when the run is promoted, because its speed is unknown."""
     verdict = gate.judge(watched(0.1, not there), baseline_of(CALM, there), Rule(limit))
     assert verdict.kind == INCONCLUSIVE
     (why,) = verdict.reasons
@@ -373,7 +373,7 @@ def test_without_a_threshold_all_processes_are_shown() -> None:
     assert verdict.now == pytest.approx(100 / 2**0.5)
 
 
-def test_another_metric_regresses_a_case_whose_speed_is_as_before() -> None:
+def test_another_metric_can_regress_at_an_unchanged_speed() -> None:
     rule = Rule({**LIMIT, "latency_p99": 0.1})
     now = changed(benchmark([0.1] * 9), {"record.latency.p99_ms": 9.0})
     verdict = gate.judge(now, stored(CALM), rule, lambda number: now)
@@ -395,7 +395,7 @@ def test_another_metric_regresses_a_case_whose_speed_is_as_before() -> None:
         ("latency_p99", {"latency.p99_ms": 0.0}, 0),
     ],
 )
-def test_a_metric_that_a_process_does_not_have_is_not_judged(
+def test_a_metric_that_a_process_lacks_is_not_judged(
     metric: str, lacking: Dict[str, Any], fresh: int
 ) -> None:
     """Fresh processes compile for themselves what an earlier case of the session had compiled."""
@@ -408,7 +408,7 @@ def test_a_metric_that_a_process_does_not_have_is_not_judged(
 
 
 def test_a_metric_that_fresh_processes_lack_is_left_out_and_named() -> None:
-    """A model that is kept between processes is compiled by the first one only."""
+    """If processes share a stored model, only the first one compiles it."""
     asked: List[int] = []
     rule = Rule({**LIMIT, "compile_time": 0.1})
     kept = benchmark([0.1] * 9, compile="cached", compile_seconds=0.1)
@@ -418,7 +418,7 @@ def test_a_metric_that_fresh_processes_lack_is_left_out_and_named() -> None:
     assert "compile_time is not judged" in verdict.reasons[0]
 
 
-def test_fresh_processes_that_are_there_decide_and_not_the_sessions_own() -> None:
+def test_the_available_fresh_processes_decide_and_not_the_first_process() -> None:
     fast_own, slow = benchmark([0.1] * 9), [benchmark([value] * 9) for value in (0.2, 0.201, 0.199)]
     asked: List[int] = []
     now = with_processes(fast_own, slow)
@@ -427,7 +427,7 @@ def test_fresh_processes_that_are_there_decide_and_not_the_sessions_own() -> Non
 
 
 def test_a_slowdown_beyond_the_threshold_that_is_not_certain_does_not_pass() -> None:
-    """Estimate 4%, gate 2%, hundreds of cases: neither certain nor within what is allowed."""
+    """Estimate 4%, gate 2%, hundreds of cases: neither certain nor within the threshold."""
     slow = stored([value * 1.04 for value in NOISY])
     verdict = gate.judge(slow, stored(NOISY), Rule(LIMIT, 500))
     assert verdict.kind == INCONCLUSIVE
@@ -438,8 +438,8 @@ def sized(gigabytes: float, **more: Any) -> Benchmark:
 
 
 @pytest.mark.parametrize(("grown", "kind", "fresh"), [(1.0, PASS, 0), (1.11, REGRESSED, 3)])
-def test_memory_is_screened_against_fresh_processes(grown: float, kind: str, fresh: int) -> None:
-    """The baseline's own session had measured other cases before, so it held more."""
+def test_memory_is_compared_with_fresh_processes(grown: float, kind: str, fresh: int) -> None:
+    """The baseline's own session had measured other cases before, so it used more."""
     before = with_processes(sized(1.1), [sized(1.0) for _ in range(3)])
     asked: List[int] = []
 
@@ -451,7 +451,7 @@ def test_memory_is_screened_against_fresh_processes(grown: float, kind: str, fre
     assert (verdict.kind, len(asked)) == (kind, fresh)
 
 
-def test_the_time_to_compile_is_not_cleared_by_a_session_that_compiled_before() -> None:
+def test_a_session_that_compiled_before_does_not_clear_the_compile_time() -> None:
     rule = Rule({"compile_time": 0.5})
     before = with_processes(
         benchmark([0.1] * 9, compile_seconds=10.0),
@@ -462,7 +462,7 @@ def test_the_time_to_compile_is_not_cleared_by_a_session_that_compiled_before() 
     assert (verdict.kind, verdict.metric) == (REGRESSED, "compile_time")
 
 
-def test_what_the_session_reused_is_compiled_by_fresh_processes() -> None:
+def test_fresh_processes_compile_what_the_session_reused() -> None:
     """An earlier case of the run had the same network."""
     rule, before = Rule({**LIMIT, "compile_time": 0.5}), stored(CALM)
     reused, slower = benchmark([0.1] * 9, compile="reused"), benchmark([0.1] * 9, compile_seconds=9)
@@ -473,7 +473,7 @@ def test_what_the_session_reused_is_compiled_by_fresh_processes() -> None:
     assert over.reasons == (gate.TIME_OVER, left_out("compile_time"))
 
 
-def test_a_session_that_clears_a_case_alone_is_what_the_verdict_shows() -> None:
+def test_a_session_that_clears_a_case_alone_is_shown_in_the_verdict() -> None:
     now = with_processes(benchmark([0.1] * 9), [benchmark([0.12] * 9)])
     verdict = gate.judge(now, stored(CALM), Rule(LIMIT), processes(CALM, []))
     assert (verdict.kind, verdict.processes) == (PASS, 1)
@@ -502,16 +502,16 @@ def test_a_session_that_clears_a_case_alone_is_what_the_verdict_shows() -> None:
         ({"canary.seconds": []}, "canaries on one side only"),
     ],
 )
-def test_what_may_not_be_compared_says_why(change: Dict[str, Any], reason: str) -> None:
+def test_incomparable_benchmarks_have_a_reason(change: Dict[str, Any], reason: str) -> None:
     now = benchmark([9.0] * 9, **change)
     verdict = compare(now, benchmark([0.1] * 9), 0.05)
     assert verdict.kind == INCOMPARABLE
     assert reason in verdict.reasons
-    # A figure of another unit would stand there in this one.
+    # Otherwise a number would be shown in the wrong unit.
     assert (verdict.before is None) == reason.startswith("unit")
 
 
-def test_other_items_of_a_batch_are_incomparable_and_longer_rounds_are_not() -> None:
+def test_other_items_per_batch_are_incomparable_and_longer_rounds_are_not() -> None:
     before, longer, halved = (
         benchmark([seconds] * 9, items=items, **{"rounds.batches_per_step": batches})
         for seconds, items, batches in ((0.1, 80, 10), (0.2, 160, 20), (0.05, 40, 10))
@@ -521,7 +521,7 @@ def test_other_items_of_a_batch_are_incomparable_and_longer_rounds_are_not() -> 
     assert (verdict.kind, len(verdict.reasons)) == (INCOMPARABLE, 1)
 
 
-def test_what_a_test_says_of_itself_is_shown_and_judged_where_the_rule_names_it() -> None:
+def test_facts_of_a_test_are_shown_and_judged_if_the_rule_names_them() -> None:
     now, before = (
         changed(benchmark([0.1] * 9), {"extra_info.others": {"batch": size}}) for size in (64, 128)
     )
@@ -546,7 +546,7 @@ def test_the_timer_decides_what_pytest_benchmark_measures(
     assert compare(now, before, 0.05).kind == kind
 
 
-def test_latencies_of_calls_that_are_not_alike_are_not_judged() -> None:
+def test_latencies_of_different_calls_are_not_judged() -> None:
     now, before = (
         benchmark([0.1] * 9, **{"latency.p99_ms": p99, "latency.source": source})
         for p99, source in ((1e-4, "calls of several batches"), (9.0, "single-batch calls"))
@@ -557,7 +557,7 @@ def test_latencies_of_calls_that_are_not_alike_are_not_judged() -> None:
         assert (verdict.kind, verdict.also, len(verdict.reasons)) == (PASS, (), 1)
 
 
-def test_what_is_not_judged_has_the_figures_of_the_processes_that_decide() -> None:
+def test_unjudged_metrics_have_the_values_of_the_deciding_processes() -> None:
     before = stored([9.0, 0.1, 0.1, 0.1])
     verdict = compare(benchmark([0.2] * 9, config_hash="g"), before, 0.05)
     assert (verdict.before, verdict.now) == pytest.approx((100, 50))

@@ -1,4 +1,4 @@
-"""Student's t quantile against tables and SciPy."""
+"""Student's t quantile compared with tables and SciPy."""
 
 from __future__ import annotations
 

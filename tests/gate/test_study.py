@@ -1,4 +1,4 @@
-"""The gate study's own arithmetic, on pools that it need not measure."""
+"""The gate study's arithmetic, on made-up pools."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CASE = "bench_x[x-synthetic]"
 
 
 def process(load: str, generator: random.Random) -> Dict[str, Any]:
-    """Return a line of a pool; beside neighbours it takes twice as long, and says so."""
+    """Return a line of a pool; next to neighbours it takes twice as long, and records that."""
     busy = load != "quiet"
     lost = [0.5 if busy else 0.0] * 8
     own = generator.gauss(0, 0.005)
@@ -46,7 +46,7 @@ def pool(tmp_path: Path) -> Path:
     return path
 
 
-def test_only_wrong_answers_are_counted_as_wrong(pool: Path) -> None:
+def test_only_wrong_verdicts_are_counted_as_wrong(pool: Path) -> None:
     studies = beside_others.studies_of(pools_of(pool), SETTING)
     assert [load for load, found in studies.items() if found] == ["quiet", "one"]
     found: Dict[str, List[str]] = {}
@@ -59,7 +59,7 @@ def test_only_wrong_answers_are_counted_as_wrong(pool: Path) -> None:
 
 
 @pytest.mark.parametrize(("load", "least"), [("two", 1), ("one", 13)])
-def test_what_a_pool_lacks_is_a_usage_error(pool: Path, load: str, least: int) -> None:
+def test_an_insufficient_pool_is_a_usage_error(pool: Path, load: str, least: int) -> None:
     with pytest.raises(SystemExit):
         pools_given(Parser(), pool, load, least)
 
@@ -70,8 +70,8 @@ def test_the_interval_of_a_share_is_wilsons() -> None:
     assert wilson(0.5, 100) == pytest.approx((0.404, 0.596), abs=0.001)
 
 
-def test_neighbours_run_meanwhile_as_nobodys_children_and_end() -> None:
-    """What a measuring process has started counts as its own, and disturbs no round."""
+def test_neighbours_run_meanwhile_as_orphans_and_end() -> None:
+    """A measuring process's children count as its own and disturb no round."""
     with neighbours(LOADS["quiet"]) as none:
         assert none == []
     children = _children()

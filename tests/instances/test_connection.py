@@ -1,4 +1,4 @@
-"""What travels between a run and its instances: whole messages, in order, at once."""
+"""Messages between a run and its instances: whole, in order, without delay."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from multiprocessing.connection import Connection, Pipe
 from ipubench.fixtures.instances.protocol import keep_alive, receive, send
 
 
-def test_messages_are_json_and_come_in_order_until_the_other_end_hangs_up() -> None:
+def test_messages_are_json_and_come_in_order_until_the_other_end_closes() -> None:
     near, far = Pipe()
     send(far, {"answer": "ü\n"})
     send(far, {"log": "two"})
@@ -21,7 +21,7 @@ def test_messages_are_json_and_come_in_order_until_the_other_end_hangs_up() -> N
     assert receive(near) is None
 
 
-def test_between_hosts_an_order_waits_for_no_other_and_a_silent_host_is_asked() -> None:
+def test_between_hosts_orders_do_not_queue_and_a_silent_host_is_pinged() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         far = socket.create_connection(listener.getsockname())
         end = listener.accept()[0]

@@ -1,6 +1,6 @@
-"""Who the controlling process takes for its instances, and what it makes of their answers.
+"""Which processes the controlling process accepts as instances, and how it uses their replies.
 
-The launcher is a small program that plays all instances by itself.
+The launcher is a small program that plays all instances.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="the supervisor needs Linux: run it there"
 )
 
-# A stranger comes first. Then three instances join, the last one first, and obey.
+# An unknown process comes first. Then three instances join, the last one first, and follow orders.
 PLAYERS = """
 import os, sys
 from multiprocessing import AuthenticationError
@@ -74,7 +74,7 @@ def instances(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Instanc
     found.stop()
 
 
-def test_a_stranger_is_turned_away_and_answers_come_in_order(
+def test_an_unknown_process_is_rejected_and_replies_come_in_order(
     instances: Instances, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder.mkdir(parents=True)
@@ -83,7 +83,7 @@ def test_a_stranger_is_turned_away_and_answers_come_in_order(
     instances.start()
     assert instances.idle and not (folder / "instance-2.log").exists()
     assert instances.command("run", 7) == [[rank, {"run": 7}] for rank in range(3)]
-    # A line of the log is shown and is no answer.
+    # A log line is shown and is not a reply.
     assert capsys.readouterr().out == "half way\n"
     assert instances.command_each("save_graph", ["x", None, 7])[2] == [2, {"save_graph": 7}]
     assert "joined" in (folder / "launcher.log").read_text()
@@ -108,7 +108,7 @@ Pair = Tuple[Instances, List[Connection]]
 
 @pytest.fixture
 def pair(folder: Path) -> Iterator[Pair]:
-    """Two instances that have begun, and their ends of the connections; nothing runs."""
+    """Two instances that have begun, and their ends of the connections; no process runs."""
     near, far = zip(*(Pipe() for _ in range(2)))
     plan = Plan(Launcher("mpirun", ()), 2, (), 2, one_job=False)
     found = Instances(plan, lambda address: [], folder)
@@ -119,7 +119,7 @@ def pair(folder: Path) -> Iterator[Pair]:
     found.stop()
 
 
-def test_one_that_has_closed_may_be_gone_before_the_others_have(
+def test_a_closed_instance_may_exit_before_the_others(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     instances, far = pair
@@ -133,7 +133,7 @@ def test_one_that_has_closed_may_be_gone_before_the_others_have(
 @pytest.mark.parametrize(
     ("sent", "message"),
     [
-        # What launched them may have ended another one, before anybody looked at either.
+        # The launcher may have ended another one before anyone checked.
         (
             [{"log": "half way"}, {"error": "no memory"}],
             r"^instance 2 of 2 .*: no memory\. ",
@@ -141,7 +141,7 @@ def test_one_that_has_closed_may_be_gone_before_the_others_have(
         ([], r"^instance 1 of 2 \(process 0\) ended "),
     ],
 )
-def test_one_that_fails_ends_all_and_is_named(
+def test_a_failed_instance_ends_all_and_is_named(
     pair: Pair, sent: List[Dict[str, str]], message: str
 ) -> None:
     instances, far = pair
@@ -154,7 +154,7 @@ def test_one_that_fails_ends_all_and_is_named(
     assert not instances.idle
 
 
-def test_what_an_instance_reports_is_its_reason(pair: Pair) -> None:
+def test_an_instances_report_is_its_reason(pair: Pair) -> None:
     instances, far = pair
     send(far[1], {"error": "no layer\nmore"})
     with pytest.raises(InstanceError) as caught:
@@ -162,7 +162,7 @@ def test_what_an_instance_reports_is_its_reason(pair: Pair) -> None:
     assert caught.value.said == "no layer"
 
 
-def test_one_that_says_too_much_has_failed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_oversized_message_is_a_failure(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "MOST_BYTES", 100)
     instances, far = pair
     far[1].send_bytes(b" " * 101)
@@ -170,7 +170,9 @@ def test_one_that_says_too_much_has_failed(pair: Pair, monkeypatch: pytest.Monke
         instances.command("run", 7)
 
 
-def test_the_one_that_takes_too_long_is_named(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_instance_that_takes_too_long_is_named(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(controller, "WATCH_SECONDS", 0)
     instances, far = pair
     send(far[0], {"answer": 1})
@@ -179,7 +181,7 @@ def test_the_one_that_takes_too_long_is_named(pair: Pair, monkeypatch: pytest.Mo
     assert not instances.idle
 
 
-def test_after_ctrl_c_they_are_not_idle(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_ctrl_c_instances_are_not_idle(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     instances, far = pair
     send(far[0], {"answer": 1})
     assert instances.idle
@@ -210,7 +212,7 @@ def alone_in(folder: Path, program: str = ALONE) -> Instances:
     return Instances(plan, lambda address: [sys.executable, "-c", program, address], folder / "log")
 
 
-def test_a_process_without_a_launcher_runs_where_and_with_what_it_is_told(tmp_path: Path) -> None:
+def test_a_process_without_a_launcher_runs_with_its_folder_and_environment(tmp_path: Path) -> None:
     process = alone_in(tmp_path)
     process.start()
     assert process.command("round", 7) == [[str(tmp_path), "there", 7]]
@@ -218,14 +220,14 @@ def test_a_process_without_a_launcher_runs_where_and_with_what_it_is_told(tmp_pa
     assert process.close() == 7
 
 
-def test_a_process_without_a_launcher_that_ends_or_is_killed_says_so(tmp_path: Path) -> None:
+def test_a_process_without_a_launcher_reports_its_exit_or_signal(tmp_path: Path) -> None:
     process = alone_in(tmp_path, "raise SystemExit('no such module')")
     with pytest.raises(InstanceError, match="    no such module$") as caught:
         process.start()
     assert caught.value.why.startswith("the process there ended with exit code 1 ")
     found = (caught.value.name, caught.value.said, caught.value.lines)
     assert found == ("the process there", "", ["no such module"])
-    assert process.close() is None, "nothing is left to be closed"
+    assert process.close() is None, "nothing is left open"
     process = alone_in(tmp_path)
     process.start()
     with pytest.raises(InstanceError) as caught:
@@ -235,7 +237,7 @@ def test_a_process_without_a_launcher_that_ends_or_is_killed_says_so(tmp_path: P
     )
 
 
-def test_a_launcher_that_does_not_start_leaves_no_folder_of_gradients(
+def test_a_launcher_that_does_not_start_leaves_no_gradient_folder(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: List[Path] = []
@@ -259,7 +261,7 @@ def test_a_launcher_that_does_not_start_leaves_no_folder_of_gradients(
     assert not any(map(Path.exists, folders)) and ended == Path("ended")
 
 
-def test_instances_have_the_threads_of_their_cores_and_the_options_of_their_command(
+def test_instances_have_the_threads_of_their_cores_and_their_command_options(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in ("PYTEST_ADDOPTS", *THREAD_VARIABLES):

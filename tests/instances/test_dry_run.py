@@ -1,4 +1,4 @@
-"""`--dry-run`: the commands of cases, which run nothing and need no device."""
+"""`--dry-run` prints the commands of cases. It runs nothing and needs no device."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def together(project: Project) -> Project:
 
 
 def commands(text: str) -> List[str]:
-    """Put the commands of a dry run together again, as a shell does."""
+    """Join the printed lines of commands as a shell does."""
     lines = text.replace(" \\\n", " ").splitlines()
     return [" ".join(line.split()) for line in lines if "pytest " in line and "==" not in line]
 
@@ -75,15 +75,13 @@ def test_a_fresh_process_of_one_case_takes_what_is_for_others(together: Project)
         (["--launcher-args=-H a", "--tx=ssh=a"], "--launcher-args with several hosts: "),
     ],
 )
-def test_words_for_launchers_that_mean_nothing(
-    together: Project, words: List[str], option: str
-) -> None:
+def test_invalid_launcher_arguments(together: Project, words: List[str], option: str) -> None:
     answer = run(together, "--dry-run", *words).assert_code(4)
     assert option in answer.text and "Traceback" not in answer.text
 
 
 @pytest.mark.slow
-def test_the_command_of_a_dry_run_works_when_it_is_typed(together: Project) -> None:
+def test_the_command_of_a_dry_run_works_when_typed(together: Project) -> None:
     brief = ("--steps=2", "--batches-per-step=1", "--set=instances=1")
     answer = run(together, "--dry-run", *brief, "--set", "batch_size=3").assert_code(0)
     (typed,) = commands(answer.text)
@@ -102,7 +100,7 @@ def test_the_command_of_a_dry_run_works_when_it_is_typed(together: Project) -> N
 
 
 @pytest.mark.entry_point
-def test_a_dry_run_shows_a_case_of_one_process_and_an_inner_point(project: Project) -> None:
+def test_a_dry_run_shows_a_case_of_one_process_and_a_sweep_point(project: Project) -> None:
     project.add_to_conftest("def pytest_addoption(parser):\n    parser.addoption('--size')\n")
     words = ("--sweep", "-k", "alpha and bs4 and synthetic", "--size", "5", "-o", "log_level=ERROR")
     finding = ("-o", "addopts=--tb=no", "-p", "no:faulthandler", "--rootdir=.", "--profile=traces")
@@ -116,7 +114,7 @@ def test_a_dry_run_shows_a_case_of_one_process_and_an_inner_point(project: Proje
     assert "which starts" not in answer.text
 
 
-def test_a_virtual_environment_that_is_not_active_is_named(
+def test_an_inactive_virtual_environment_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for folder in ("one", "other"):
@@ -128,12 +126,12 @@ def test_a_virtual_environment_that_is_not_active_is_named(
         assert dry_run.python() == typed
 
 
-def test_no_line_of_a_command_is_longer_than_a_terminal() -> None:
+def test_no_line_of_a_command_is_wider_than_a_terminal() -> None:
     assert dry_run.wrapped([40 * "a", 37 * "b", "c"]) == [f"{40 * 'a'} {37 * 'b'} \\", "  c"]
     assert dry_run.wrapped([40 * "a", 38 * "b", "c"]) == [f"{40 * 'a'} \\", f"  {38 * 'b'} c"]
 
 
-def test_fewer_instances_than_were_asked_for_are_shown(together: Project) -> None:
+def test_fewer_instances_than_requested_are_shown(together: Project) -> None:
     asked = len(os.sched_getaffinity(0)) + 7
     answer = run(together, "--dry-run", f"--set=instances={asked}").assert_code(0)
     assert f" of {asked} instances, one per core, with" in answer.text
@@ -141,7 +139,7 @@ def test_fewer_instances_than_were_asked_for_are_shown(together: Project) -> Non
     assert launched.endswith(" -s --ipubench-instance=SOCKET")
 
 
-def test_a_dry_run_says_what_cannot_run_and_shows_the_cases_beside_it(together: Project) -> None:
+def test_a_dry_run_reports_cases_that_cannot_run_and_shows_the_others(together: Project) -> None:
     words = ("--dry-run", "--device=ipu", "--set=shards=0,2", "--set=replicas=3,4")
     answer = run(together, *words).assert_code(0)
     assert "  cannot run: replicas=3 " in answer.text

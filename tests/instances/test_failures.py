@@ -1,4 +1,4 @@
-"""The words for what goes wrong with instances, and the log that they name."""
+"""Messages for failed instances, and the log that they name."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ipubench.fixtures.instances.plan import Launcher, Plan, single_process
 
 
 def launcher_in(folder: Path) -> Any:
-    """Return a launcher that has ended."""
+    """Return a launcher that has exited."""
     how = "ended with exit code 3"
     return SimpleNamespace(name="mpirun", log=folder / "launcher.log", how_it_ended=lambda: how)
 
 
 def failures_of(folder: Path, count: int) -> Failures:
-    """Return those of processes 77, 78, ... of a launcher."""
+    """Return the failures of processes 77, 78, ... of a launcher."""
     plan = Plan(Launcher("mpirun", ()), count, (), count, one_job=False)
     return Failures(plan, folder, list(range(77, 77 + count)))
 
 
-def test_before_they_have_begun_the_log_of_one_that_said_something_tells_why(
+def test_before_the_start_the_log_of_an_instance_with_output_shows_why(
     tmp_path: Path,
 ) -> None:
     launcher = launcher_in(tmp_path)
@@ -45,7 +45,7 @@ def test_before_they_have_begun_the_log_of_one_that_said_something_tells_why(
             ["PID 79 on node x exited on signal 9"],
             "3 of 3 (process 79) was killed by SIGKILL",
         ),
-        # Others are ended with SIGTERM, and a number may be a part of another one.
+        # SIGTERM ends the others, and a number may be part of another one.
         (
             ["process 177, by signal 6", "process 77, by signal 15", "process 78, by signal 9"],
             "2 of 3 (process 78) was killed by SIGKILL",
@@ -53,7 +53,7 @@ def test_before_they_have_begun_the_log_of_one_that_said_something_tells_why(
         (["process 77, was ended by signal 40"], "1 of 3 (process 77) was killed by signal 40"),
     ],
 )
-def test_of_several_that_ended_the_first_is_named_with_what_is_known(
+def test_of_several_exits_the_first_is_named_with_the_known_facts(
     said: List[str], how: str, tmp_path: Path
 ) -> None:
     launcher = launcher_in(tmp_path)
@@ -64,7 +64,7 @@ def test_of_several_that_ended_the_first_is_named_with_what_is_known(
     assert log == failures.log(int(how[0]) - 1)
 
 
-def test_a_log_on_another_host_is_shown_where_hosts_share_its_folder(tmp_path: Path) -> None:
+def test_a_log_on_another_host_is_shown_if_hosts_share_its_folder(tmp_path: Path) -> None:
     failures = failures_of(tmp_path, 1)
     failures.elsewhere[0] = "10.0.0.2"
     log = failures.log(0)

@@ -1,4 +1,4 @@
-"""What launchers are told of several hosts, and where the run listens then."""
+"""Launchers and several hosts: their arguments, and the address on which the run listens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ipubench.fixtures.instances.plan import own_share
 
 ENVIRON = {"PATH": "/bin", "TF_POPLAR_FLAGS": "x", "PYTEST_ADDOPTS": "-v", "SECRET": "s"}
 ENVIRON["IPUBENCH_LEASE_DIR"] = "/leases"
-#: Of ENVIRON what an instance gets, and what it proves itself by.
+#: The part of ENVIRON for an instance, and its credentials.
 EXPORTS = "-x IPUBENCH_INSTANCE_LAUNCHER -x IPUBENCH_INSTANCE_TOKEN -x PATH -x TF_POPLAR_FLAGS"
 
 
@@ -36,7 +36,7 @@ EXPORTS = "-x IPUBENCH_INSTANCE_LAUNCHER -x IPUBENCH_INSTANCE_TOKEN -x PATH -x T
         ("--verbose --host", ()),
     ],
 )
-def test_hosts_are_read_from_the_launchers_own_words(words: str, hosts: Tuple[str, ...]) -> None:
+def test_hosts_are_read_from_launcher_arguments(words: str, hosts: Tuple[str, ...]) -> None:
     assert named_hosts(words.split()) == hosts
 
 
@@ -49,13 +49,13 @@ def test_hosts_are_read_from_a_file(tmp_path: Path) -> None:
             named_hosts(["--hostfile", gone])
 
 
-def test_a_run_on_this_host_alone_listens_on_loopback() -> None:
+def test_a_run_on_this_host_listens_on_loopback() -> None:
     assert listening_address(()) == ""
-    # Debian's file of hosts has 127.0.1.1 for this machine's own name.
+    # Debian's hosts file has 127.0.1.1 for the machine's own name.
     assert listening_address(["localhost", "127.0.0.1", "127.0.1.1"]) == ""
 
 
-def test_a_run_on_other_hosts_listens_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_on_other_hosts_listens_on_their_network(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: List[str] = []
 
     class Probe(socket.socket):
@@ -88,9 +88,7 @@ def test_a_host_without_address_is_named(name: str) -> None:
     ("version", "more"),
     [("mpirun (Open MPI) 4.1.4", EXPORTS), ("HYDRA build details:", "")],
 )
-def test_open_mpi_is_told_which_variables_to_hand_over(
-    tmp_path: Path, version: str, more: str
-) -> None:
+def test_open_mpi_gets_the_variables_to_forward(tmp_path: Path, version: str, more: str) -> None:
     program = tmp_path / "mpirun"
     program.write_text(f"#!/bin/sh\necho '{version}'\n")
     program.chmod(0o755)
@@ -107,16 +105,14 @@ def test_open_mpi_is_told_which_variables_to_hand_over(
         (["--host=a"], ["--host=a", f"--mpi-local-args={EXPORTS}"]),
         (["--mpi-local-args=-x FOO"], [f"--mpi-local-args=-x FOO {EXPORTS}"]),
         (["--mpi-local-args", "-x FOO", "-v"], ["-v", f"--mpi-local-args=-x FOO {EXPORTS}"]),
-        # What the user sets stays: Open MPI takes the last one, or refuses two.
+        # The user's values stay: Open MPI takes the last one, or refuses two.
         (
             ["--mpi-local-args=-x PATH=/opt/bin"],
             ["--mpi-local-args=-x PATH=/opt/bin " + EXPORTS.replace(" -x PATH", "")],
         ),
     ],
 )
-def test_poprun_is_told_once_which_variables_to_hand_over(
-    words: List[str], expected: List[str]
-) -> None:
+def test_poprun_gets_the_variables_to_forward_once(words: List[str], expected: List[str]) -> None:
     assert poprun_arguments(words, ENVIRON) == expected
 
 

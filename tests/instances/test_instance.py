@@ -1,4 +1,4 @@
-"""What one instance says to its run, and where it writes."""
+"""An instance's messages to its run, and where it writes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ipubench.fixtures.machine.output import LOGGER
 
 
 def member(rank: int = 0, remote: bool = False, said: Optional[Mock] = None) -> Instance:
-    """Return an instance that has introduced itself; ``said`` gets its messages."""
+    """Return an instance that has joined; ``said`` gets its messages."""
     found = Instance.__new__(Instance)
     if said is not None:
         found._send = said  # type: ignore[method-assign]
@@ -39,7 +39,7 @@ def member(rank: int = 0, remote: bool = False, said: Optional[Mock] = None) -> 
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_the_first_instance_alone_tells_the_lines_of_the_log(rank: int) -> None:
+def test_only_the_first_instance_sends_log_lines(rank: int) -> None:
     said = Mock()
     one = member(rank, said=said)
     with one._forwarded_log():
@@ -53,14 +53,14 @@ def test_the_first_instance_alone_tells_the_lines_of_the_log(rank: int) -> None:
     ("remote", "place", "leads"),
     [(True, (0, 2), True), (True, (1, 2), False), (True, None, False), (False, (0, 2), False)],
 )
-def test_one_instance_leads_each_host_on_which_the_run_is_not(
+def test_one_instance_leads_each_remote_host(
     remote: bool, place: Optional[Tuple[int, int]], leads: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(instance, "place_on_host", lambda: place)
     assert member(remote=remote).is_first_on_other_host == leads
 
 
-def test_a_log_that_leads_elsewhere_is_not_written(tmp_path: Path) -> None:
+def test_a_log_behind_a_link_is_not_written(tmp_path: Path) -> None:
     one = member(said=Mock())
     one.log = tmp_path / "log"
     one.log.symlink_to("other")
@@ -71,7 +71,7 @@ def test_a_log_that_leads_elsewhere_is_not_written(tmp_path: Path) -> None:
 
 
 class Run:
-    """The end of a run at which an instance introduces itself."""
+    """The run's end of a connection, where an instance joins."""
 
     def __init__(self, listener: Listener, welcome: Optional[Dict[str, Any]]) -> None:
         self.address = str(listener.address)
@@ -111,19 +111,19 @@ def listener() -> Iterator[Listener]:
         yield found
 
 
-def test_an_instance_is_told_its_place(listener: Listener) -> None:
+def test_an_instance_gets_its_rank_and_folder(listener: Listener) -> None:
     run = Run(listener, WELCOME)
     one = Instance(run.address, ENVIRON)
     run.join()
     assert list(map(json.loads, run.heard)) == [{"rank": 1, "pid": os.getpid()}]
     assert (one.log, one.cores, one.rank, one.count) == (Path("/logs/instance-2.log"), [3], 1, 2)
     assert (one.exchange, one.alternates, one.remote) == ("", False, False)
-    assert not one.serve_commands({}), "the run has hung up"
+    assert not one.serve_commands({}), "the run has closed the connection"
     one.connection.close()
 
 
 @pytest.mark.parametrize("token", ["guess", "token"])
-def test_a_run_that_does_not_know_it_gives_no_orders(listener: Listener, token: str) -> None:
+def test_a_run_without_this_instance_gives_no_orders(listener: Listener, token: str) -> None:
     run = Run(listener, None)
     with pytest.raises(CaseError, match="--ipubench-instance"):
         Instance(run.address, {**ENVIRON, TOKEN_VARIABLE: token})
@@ -131,7 +131,7 @@ def test_a_run_that_does_not_know_it_gives_no_orders(listener: Listener, token: 
 
 
 @pytest.mark.parametrize("words", [b"", b"SSH-2.0-OpenSSH_9.2\r\n", b"\0\0\0\4none"])
-def test_who_is_no_run_gives_no_orders(words: bytes) -> None:
+def test_a_process_that_is_not_a_run_gives_no_orders(words: bytes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
 
@@ -147,7 +147,7 @@ def test_who_is_no_run_gives_no_orders(words: bytes) -> None:
 
 
 @pytest.mark.parametrize("missing", sorted(ENVIRON))
-def test_an_instance_is_started_by_a_run_alone(missing: str) -> None:
+def test_only_a_run_starts_an_instance(missing: str) -> None:
     environ = {name: value for name, value in ENVIRON.items() if name != missing}
     with pytest.raises(CaseError, match="--ipubench-instance"):
         Instance("127.0.0.1:1", environ)
@@ -170,7 +170,7 @@ def test_after_its_last_order_an_instance_removes_a_log_that_only_it_can(
     assert one.log.exists() == (tmp_path / "results").exists() == (not remote)
 
 
-def test_an_instance_that_takes_its_share_has_the_threads_of_no_other_host(
+def test_an_instance_that_takes_its_share_has_only_threads_of_its_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in THREAD_VARIABLES:
@@ -178,7 +178,7 @@ def test_an_instance_that_takes_its_share_has_the_threads_of_no_other_host(
     written: List[Any] = []
     monkeypatch.setattr(instance, "own_share", lambda *_: [0, 1])
     monkeypatch.setattr(instance, "bind_threads", written.append)
-    # What this process prints goes where it went.
+    # The output of this process goes where it went before.
     monkeypatch.setattr(os, "dup2", lambda log, stream: written.append(stream))
     one = member(remote=True)
     one._takes_share = True
@@ -189,7 +189,7 @@ def test_an_instance_that_takes_its_share_has_the_threads_of_no_other_host(
     assert not set(THREAD_VARIABLES).intersection(os.environ)
 
 
-def test_only_the_first_reason_of_a_failure_is_told_and_nobody_need_hear_it() -> None:
+def test_only_the_first_failure_is_reported_and_a_closed_run_is_no_problem() -> None:
     one = member()
     near, one.connection = Pipe()
     one.fail("there is no memory")

@@ -1,4 +1,4 @@
-"""What starts the instances on a host: the suite's own program, and mpirun's stand-in."""
+"""The programs that start instances on a host: the suite's own, and the stand-in for mpirun."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def start(code: str, count: int = 2) -> subprocess.Popen[str]:
-    """Start a Python program several times; it finds its number in `rank`."""
+    """Start a Python program several times; each process has its number in `rank`."""
     program = f"import os, sys, time; rank = int(os.environ['IPUBENCH_INSTANCE_RANK'])\n{code}"
     return subprocess.Popen(
         [sys.executable, "-I", str(PROGRAM), "-n", str(count), sys.executable, "-c", program],
@@ -34,7 +34,7 @@ def start(code: str, count: int = 2) -> subprocess.Popen[str]:
 
 
 def started(launcher: subprocess.Popen[str]) -> List[int]:
-    """Return the processes that were started, once they are."""
+    """Wait for the started processes and return them."""
     assert launcher.stdout is not None
     word, *pids = launcher.stdout.readline().split()
     assert word == "started"
@@ -57,7 +57,7 @@ def test_each_process_gets_its_number() -> None:
         ("sys.exit(5)", 5, "ended with exit code 5"),
     ],
 )
-def test_one_that_fails_ends_the_others_and_is_named(last_act: str, code: int, how: str) -> None:
+def test_a_failed_process_ends_the_others_and_is_named(last_act: str, code: int, how: str) -> None:
     launcher = start(f"if rank == 1: {last_act}\ntime.sleep(100)")
     pids = started(launcher)
     assert launcher.communicate(timeout=30)[0] == f"instance 2, process {pids[1]}, {how}\n"
@@ -65,13 +65,13 @@ def test_one_that_fails_ends_the_others_and_is_named(last_act: str, code: int, h
     assert not any(map(runs, pids))
 
 
-def test_one_that_ends_well_leaves_the_others_alone() -> None:
+def test_a_successful_process_leaves_the_others_alone() -> None:
     launcher = start("if rank == 0: sys.exit()\ntime.sleep(0.5); os.write(1, b'done')")
     started(launcher)
     assert launcher.communicate(timeout=30)[0] == "done"
 
 
-def test_the_order_to_end_reaches_all() -> None:
+def test_sigterm_reaches_all() -> None:
     launcher = start("time.sleep(100)")
     pids = started(launcher)
     launcher.send_signal(signal.SIGTERM)
@@ -79,7 +79,7 @@ def test_the_order_to_end_reaches_all() -> None:
     wait_until_gone(pids)
 
 
-#: The program, with something that happens as it starts the process of a number.
+#: The program, with an event when it starts the process of a certain number.
 WHILE_STARTING = """\
 import os, signal, sys
 sys.path.insert(0, {folder!r})
@@ -101,14 +101,14 @@ def while_starting(what: str, *command: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=30, check=False)
 
 
-def test_an_order_to_end_that_comes_before_all_have_begun_reaches_all() -> None:
+def test_an_early_sigterm_reaches_all() -> None:
     found = while_starting("rank or os.kill(os.getpid(), signal.SIGTERM)", "sleep", "60")
     assert found.returncode == 128 + signal.SIGTERM
     first, second = (int(line.split()[1]) for line in found.stdout.splitlines()[:2])
     assert not runs(first) and not runs(second)
 
 
-def test_where_one_cannot_be_started_those_before_it_end() -> None:
+def test_if_one_cannot_be_started_the_earlier_ones_end() -> None:
     found = while_starting("rank and open('/nowhere')", "sleep", "60")
     began, why = found.stdout.splitlines()
     assert found.returncode == 1 and why.startswith("/nowhere cannot be started")

@@ -1,4 +1,4 @@
-"""What a connection to the run has to prove before anything of it is believed."""
+"""A connection must prove its origin before the run trusts its data."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from tests.support.listening import LOOPBACK, listening, watched_run
 
 @pytest.fixture(params=["", "127.0.0.1"])
 def listener(request: pytest.FixtureRequest) -> Iterator[Listener]:
-    """A run that listens to this user, and one that listens to a network."""
+    """A run that listens to this user, and one that listens on a network."""
     found = Listener(request.param)
     yield found
     found.close()
 
 
 def place(listener: Listener) -> Any:
-    """Return what a socket connects to."""
+    """Return the address to connect to."""
     host, _, port = listener.address.rpartition(":")
     return (host, int(port)) if host else listener.address
 
 
 def knock(listener: Listener) -> socket.socket:
-    """Connect, and say nothing."""
+    """Connect and send nothing."""
     end = socket.socket(socket.AF_INET if ":" in listener.address else socket.AF_UNIX)
     end.settimeout(60)
     end.connect(place(listener))
@@ -45,7 +45,7 @@ def knock(listener: Listener) -> socket.socket:
 
 
 def join(listener: Listener, key: str) -> List[Connection]:
-    """Introduce rank 3, while the run waits; return the connection, none for a wrong key."""
+    """Join as rank 3 while the run waits; return the connection, or None for a wrong key."""
     found: List[Connection] = []
 
     def call() -> None:
@@ -55,7 +55,7 @@ def join(listener: Listener, key: str) -> List[Connection]:
 
     thread = threading.Thread(target=call)
     thread.start()
-    assert listener.wait((), 60) is None, "it has only connected yet"
+    assert listener.wait((), 60) is None, "it has only connected"
     thread.join()
     return found
 
@@ -68,23 +68,23 @@ def met(listener: Listener) -> Connection:
     return known.connection
 
 
-def test_an_instance_is_known_although_others_are_silent(listener: Listener) -> None:
+def test_silent_connections_do_not_keep_an_instance_out(listener: Listener) -> None:
     silent = knock(listener)
     (joined,) = join(listener, listener.key)
     known = met(listener)
     listener.close()
-    while silent.recv(100):  # its challenge, and the end
+    while silent.recv(100):  # its challenge and the end
         pass
     send(known, {"run": 7})
     assert receive(joined) == {"run": 7}, "it stays"
-    with pytest.raises(OSError, match=r"."):  # nobody else is awaited
+    with pytest.raises(OSError, match=r"."):  # no other connection is awaited
         Client(place(listener))
     for end in (known, joined):
         end.close()
     silent.close()
 
 
-def test_who_has_another_key_or_none_is_hung_up_on(listener: Listener) -> None:
+def test_a_process_with_a_wrong_key_or_none_is_disconnected(listener: Listener) -> None:
     assert not join(listener, listener.key[:-1] + "x")
     for words in (b"GET / HTTP/1.1\r\n\r\n", b"\n", b"[" * 60000, b"\0\0\0\4none"):
         with knock(listener) as end, contextlib.suppress(OSError):
@@ -97,7 +97,7 @@ def test_who_has_another_key_or_none_is_hung_up_on(listener: Listener) -> None:
     joined.close()
 
 
-def test_of_too_many_that_are_silent_the_first_is_hung_up_on(
+def test_of_too_many_silent_connections_the_first_is_closed(
     listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ipubench.fixtures.instances.listener.MOST_PENDING", 2)
@@ -119,7 +119,7 @@ def test_on_one_host_only_this_user_can_connect() -> None:
     assert not folder.exists()
 
 
-# --- what listens ----------------------------------------------------------------------------
+# --- sockets ---------------------------------------------------------------------------------
 
 needs_linux = pytest.mark.skipif(
     sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2,
@@ -128,7 +128,7 @@ needs_linux = pytest.mark.skipif(
 
 
 @needs_linux
-def test_the_look_at_sockets_sees_one_that_is_open_to_all() -> None:
+def test_the_check_of_sockets_finds_one_that_is_open_to_all() -> None:
     with socket.socket() as everywhere, socket.socket() as here:
         everywhere.bind(("0.0.0.0", 0))  # noqa: S104  only looked for
         everywhere.listen()
@@ -138,7 +138,7 @@ def test_the_look_at_sockets_sees_one_that_is_open_to_all() -> None:
 
 
 @needs_linux
-def test_a_run_with_instances_on_its_own_host_listens_on_no_address(project: Project) -> None:
+def test_a_run_with_local_instances_listens_on_no_address(project: Project) -> None:
     with_instances(project)
     few = ("--steps=4", "--batches-per-step=1")
     outcome, seen = watched_run(project.folder, project.environment, *WORDS, *few)

@@ -1,4 +1,4 @@
-"""How the processes of a case are planned, and how they and their controller talk."""
+"""Planning the processes of a case, and their connection to the controller."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ipubench.fixtures.machine.processor import bind_threads
 
 
 def siblings(folder: Path, cores: Tuple[Tuple[int, ...], ...]) -> Path:
-    """Write what the kernel says of the hardware threads of each core."""
+    """Write the kernel's files of the hardware threads of each core."""
     for core in cores:
         for cpu in core:
             path = folder / f"cpu{cpu}" / "topology" / "thread_siblings_list"
@@ -58,12 +58,12 @@ def test_the_threads_of_a_core_stay_together(tmp_path: Path) -> None:
     system = siblings(tmp_path, ((0, 4), (1, 5), (2, 6), (3, 7)))
     assert shares(range(8), 2, system) == [[0, 1, 4, 5], [2, 3, 6, 7]]
     assert shares(range(8), 8, system) == [[0, 4], [1, 5], [2, 6], [3, 7]]
-    # Of a run that is bound to one thread of each core.
+    # For a run that is bound to one thread of each core.
     assert shares(range(4), 4, system) == [[0], [1], [2], [3]]
 
 
 @given(st.sets(st.integers(0, 300), min_size=1), st.integers(1, 40))
-def test_shares_are_disjoint_and_as_many_as_can_be(cpus: Any, count: int) -> None:
+def test_shares_are_disjoint_and_as_many_as_possible(cpus: Any, count: int) -> None:
     found = shares(cpus, count, Path("/nowhere"))
     assert len(found) == min(count, len(cpus))
     assert len({len(share) for share in found}) == 1
@@ -90,7 +90,7 @@ def test_all_threads_of_a_process_move_to_its_cores() -> None:
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Puts programs on an otherwise empty PATH; none lies beside this Python."""
+    """Puts programs on an otherwise empty PATH, with none next to this Python."""
     monkeypatch.setattr(sys, "executable", str(tmp_path / "elsewhere" / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv(CHOICE_VARIABLE, raising=False)
@@ -104,16 +104,14 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return install
 
 
-def test_our_own_launcher_is_taken_whatever_is_installed(installed: Any) -> None:
+def test_our_own_launcher_is_used_whatever_is_installed(installed: Any) -> None:
     installed("torchrun", "mpirun")
     found = host_launcher(3)
     assert found.name == "processes"
     assert found.arguments == (sys.executable, "-I", str(PROGRAM), "-n", "3")
 
 
-def test_mpirun_is_taken_where_it_is_asked_for(
-    installed: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mpirun_is_used_on_request(installed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CHOICE_VARIABLE, "mpirun")
     with pytest.raises(CaseError, match="IPUBENCH_LAUNCHER=mpirun"):
         host_launcher(2)
@@ -128,12 +126,10 @@ def test_mpirun_is_taken_where_it_is_asked_for(
         plan(config(data_parallel=True), "cpu", (0, 1), ["--host", "a"])
 
 
-def test_a_launcher_that_cannot_be_used_is_refused(
-    installed: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unusable_launcher_is_refused(installed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CaseError, match="--launcher-args.*IPUBENCH_LAUNCHER=mpirun"):
-        host_launcher(2, ["--host", "a"])  # ours takes no words
-    installed("torchrun")  # which executes what strangers send
+        host_launcher(2, ["--host", "a"])  # ours takes no arguments
+    installed("torchrun")  # which executes data from anyone
     monkeypatch.setenv(CHOICE_VARIABLE, "torchrun")
     with pytest.raises(CaseError, match="IPUBENCH_LAUNCHER=torchrun"):
         host_launcher(2)
@@ -161,7 +157,7 @@ def test_poprun_gets_the_options_of_the_published_commands(installed: Any) -> No
         ("", {"RANK": "3"}, None),
     ],
 )
-def test_the_rank_is_what_the_launcher_says(
+def test_the_rank_comes_from_the_launcher(
     launcher: str, environ: Dict[str, str], expected: Any
 ) -> None:
     assert rank(launcher, environ) == expected
@@ -176,7 +172,7 @@ def config(**options: Any) -> Any:
 
 @pytest.fixture
 def quota(monkeypatch: pytest.MonkeyPatch) -> Callable[[Optional[float]], None]:
-    """Gives this process's group the time of so many CPUs; None: any."""
+    """Limits this process's group to this many CPUs; None is unlimited."""
 
     def give(cpus: Optional[float]) -> None:
         monkeypatch.setattr("ipubench.fixtures.instances.plan.quota", lambda: cpus)
@@ -186,7 +182,7 @@ def quota(monkeypatch: pytest.MonkeyPatch) -> Callable[[Optional[float]], None]:
 
 
 @pytest.mark.usefixtures("quota")
-def test_a_host_runs_as_many_as_it_has_cores() -> None:
+def test_a_host_runs_as_many_instances_as_it_has_cores() -> None:
     found = plan(config(), "cpu", {1000, 1001, 1002})
     assert (found.requested, found.ran, found.one_job) == (4, 3, False)
     assert found.launcher.arguments[-2:] == ("-n", "3")
@@ -201,7 +197,7 @@ def test_a_host_runs_as_many_as_it_has_cores() -> None:
 @pytest.mark.parametrize(
     ("cpus", "cores"), [(0.5, [[1000]]), (1.5, [[1000], [1001]]), (9.0, [[1000], [1001], [1002]])]
 )
-def test_a_quota_leaves_as_many_cores_to_all_instances(
+def test_a_quota_limits_the_cores_of_all_instances(
     cpus: float, cores: List[List[int]], quota: Callable[[Optional[float]], None]
 ) -> None:
     quota(cpus)
@@ -211,7 +207,7 @@ def test_a_quota_leaves_as_many_cores_to_all_instances(
 
 
 @pytest.mark.usefixtures("quota")
-def test_replicas_that_train_together_are_one_job_of_a_host() -> None:
+def test_replicas_that_train_together_are_one_job_on_a_host() -> None:
     together = config(processes=2, data_parallel=True)
     found = plan(together, "cpu", {1000, 1001, 1002})
     assert (found.requested, found.ran, found.one_job, found.exchanges) == (2, 2, True, True)
@@ -222,7 +218,7 @@ def test_replicas_that_train_together_are_one_job_of_a_host() -> None:
 def test_an_ipu_shares_the_replicas_of_one_job() -> None:
     found = plan(config(replicas=8, shards=2), "ipu", {0})
     assert (found.requested, found.ran, found.cores, found.one_job) == (4, 4, (), True)
-    assert not found.exchanges, "IPUs do it themselves"
+    assert not found.exchanges, "IPUs do it in hardware"
     assert found.launcher.arguments[-3:] == (
         *("--num-replicas=8", "--num-instances=4", "--ipus-per-replica=2"),
     )

@@ -1,4 +1,4 @@
-"""Instances under poprun: what PopDist is asked, and PopTorch's options in an instance."""
+"""Instances under poprun: calls of PopDist, and PopTorch's options in an instance."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.sdk_api import description
 
 @pytest.fixture
 def job(monkeypatch: pytest.MonkeyPatch) -> double.Job:
-    """This process as the second of two instances with four replicas; PopDist is installed."""
+    """Make this process the second of two instances with four replicas, with PopDist installed."""
     for name, module in double.as_modules().items():
         monkeypatch.setitem(sys.modules, name, module)
     double.recorder.index = 1
@@ -39,7 +39,7 @@ def described() -> Dict[str, Any]:
     return description("popdist.json")
 
 
-def test_the_stand_in_offers_what_popdist_has() -> None:
+def test_the_stand_in_offers_popdists_names() -> None:
     modules = described()["modules"]
     for name in double.OFFERED:
         ours = inspect.signature(getattr(double, name)).parameters
@@ -51,7 +51,7 @@ def test_the_stand_in_offers_what_popdist_has() -> None:
     assert {"useIpuId", "replicationFactor"} <= set(options["blocked_methods"])
 
 
-def test_poprun_has_the_options_that_are_given() -> None:
+def test_poprun_has_the_given_options() -> None:
     launcher = poprun(4, 4, 2, ["--host=localhost"])
     given = [re.sub("=.*", "", word) for word in launcher.arguments[1:]]
     assert len(given) == 6 and launcher.hosts == ("localhost",)
@@ -67,21 +67,21 @@ def test_an_instance_takes_its_number_and_its_replicas_from_popdist(job: double.
     ]
 
 
-def test_poptorch_is_told_the_ipus_of_a_pipeline(job: double.Job) -> None:
-    """PopDist refuses another number than poprun's."""
+def test_poptorch_gets_the_ipus_of_a_pipeline(job: double.Job) -> None:
+    """PopDist refuses numbers other than poprun's."""
     config = dataclasses.replace(IPU["resnet50"], replicas=4, pipeline_splits=("layer2/0/conv1",))
     job.ipus_per_replica = 2
     start_options(None, config)
     job.ipus_per_replica = 1
-    with pytest.raises(AssertionError, match="poprun was told another number"):
+    with pytest.raises(AssertionError, match="poprun has another number"):
         start_options(None, config)
 
 
 @pytest.mark.framework
-def test_poptorch_does_not_compile_alone_for_the_ipus_of_an_instance(
+def test_compiling_offline_ignores_the_ipus_of_an_instance(
     job: double.Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So compile_only is refused for several instances."""
+    """So compile_only is refused with several instances."""
     torch = pytest.importorskip("torch", reason="needs PyTorch: make setup installs it")
     from ipubench.fixtures.runtimes.torch.ipu_options import poptorch_options
 
@@ -93,7 +93,7 @@ def test_poptorch_does_not_compile_alone_for_the_ipus_of_an_instance(
         poptorch.inferenceModel(torch.nn.Linear(4, 4), options).compile(torch.zeros(256, 4))
 
 
-def test_a_process_that_poprun_has_not_started_is_alone(
+def test_a_process_without_poprun_is_alone(
     job: double.Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job.started = False
@@ -119,7 +119,7 @@ def test_poptorch_runs_the_replicas_of_its_instance(
     step: Any = runtime.inference(config.network(), config, feed)
     assert step.feed.batch_size == 2 * 2
     facts = step.describe()
-    assert facts["options"]["replication_factor"] == 4, "as the case, not as this instance"
+    assert facts["options"]["replication_factor"] == 4, "of the case, not of this instance"
     assert facts["ipus"] == 4
 
     from ipubench.fixtures.runtimes.torch.ipu_options import poptorch_options
@@ -127,8 +127,8 @@ def test_poptorch_runs_the_replicas_of_its_instance(
     options = poptorch_options(poptorch, config, IpuDevice("ipu", None), step.feed)
     assert isinstance(options, double.Options)
     replicas = [g for n, g in poptorch_double.recorder.calls if n == "Options.replicationFactor"]
-    assert replicas == [{"replication_factor": 2}], "the runtime must leave this to PopDist"
-    # With other replicas a call would have other images than are counted.
+    assert replicas == [{"replication_factor": 2}], "PopDist must set this"
+    # With other replicas a call would read other images than are counted.
     job.started, job.replicas, job.instances, job.ipus_per_replica = True, 8, 4, 2
     wrong = "=8 .* replicas=4, .*=4 .* instances=2, .*=2 .* stages=1"
     with pytest.raises(CaseError, match=wrong):

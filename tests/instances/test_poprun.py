@@ -1,6 +1,6 @@
 """An IPU case of several instances, from the command line to the record.
 
-poprun and PopDist are stand-ins, and the case's work needs no IPU.
+poprun and PopDist are stand-ins, and the case needs no IPU.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.support.instances import notes_of, record_of, with_instances
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: run it there")
 
-# What an instance of the stand-in imports as popdist.
+# The module popdist of a stand-in's instance.
 POPDIST = """
 import json, os
 from tests.doubles import popdist as double
@@ -31,7 +31,7 @@ globals().update({name: getattr(double, name) for name in double.OFFERED})
 
 @pytest.fixture
 def together(project: Project) -> Project:
-    """A project where the SDK seems to be installed."""
+    """A project in which the SDK seems to be installed."""
     with_instances(project)
     modules = project.folder / "sdk"
     modules.mkdir()
@@ -50,8 +50,8 @@ def test_poprun_starts_the_instances_of_one_job(together: Project) -> None:
     assert record["device"]["kind"] == "ipu"
     assert record["effective"]["instances"] == {"asked": 2, "ran": 2, "launcher": "poprun"}
     assert record["effective"]["rank"] == 0
-    assert record["compile"] == "none", "as the case's own step says"
-    # The configuration's replicas are those of the whole job, so its items are, too.
+    assert record["compile"] == "none", "as in the case's own step"
+    # The configuration's replicas, and so its items, are those of the whole job.
     assert record["items_per_round"] == 8 * record["rounds"]["batches_per_step"]
     notes = notes_of(together)
     assert len(notes) == 2
@@ -79,7 +79,7 @@ def test_what_poprun_cannot_do_is_one_message(together: Project) -> None:
 
 @pytest.fixture
 def under_poprun(together: Project) -> Project:
-    """A project whose runs are the first of two instances that poprun has started."""
+    """A project whose runs are the first of two instances started by poprun."""
     job = {"instances": 2, "index": 0, "replicas": 2, "ipus_per_replica": 1}
     together.environment["DOUBLE_POPDIST"] = json.dumps(job)
     return together
@@ -89,7 +89,7 @@ ALONE = ("bench_together.py", "--device=ipu", "--steps=2", "--set=instances=1")
 
 
 @pytest.mark.parametrize("more", [(), ("-n", "1")])
-def test_several_instances_of_a_users_poprun_are_refused(
+def test_several_instances_under_a_users_poprun_are_refused(
     under_poprun: Project, more: Tuple[str, ...]
 ) -> None:
     answer = run_pytest(under_poprun.folder, under_poprun.environment, *ALONE, *more).assert_code(4)
@@ -97,7 +97,7 @@ def test_several_instances_of_a_users_poprun_are_refused(
     assert not under_poprun.journals() or under_poprun.records() == {}
 
 
-def test_one_instance_of_a_users_poprun_measures_and_several_may_collect(
+def test_one_instance_under_a_users_poprun_measures_and_several_may_collect(
     under_poprun: Project,
 ) -> None:
     words = ("bench_together.py", "--device=ipu", "--collect-only")

@@ -1,4 +1,4 @@
-"""Instances on several hosts, started by a real Open MPI over real SSH."""
+"""Instances on several hosts, with a real Open MPI over real SSH."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[List[SshHost]]:
 
 @pytest.fixture
 def together(project: Project, rack: List[SshHost]) -> Project:
-    """A project whose instances a real mpirun starts, not the stand-in of other tests."""
+    """A project whose instances are started by a real mpirun, not by the stand-in."""
     with_instances(project)
     assert MPIRUN is not None
     project.environment.update(
@@ -65,7 +65,7 @@ def test_a_case_runs_on_both_hosts_at_once(together: Project, rack: List[SshHost
     notes = {note["pid"]: note for note in notes_of(together)}
     for name in ("ipub-x", "ipub-y"):
         one, other = [notes[found["pid"]] for found in counted if found["host"] == name]
-        # Each host's cores are shared by its own instances.
+        # Each host's instances share its cores.
         assert not set(one["affinity"]) & set(other["affinity"])
         theirs = [place["cores"] for place in places if place["host"] == name]
         assert sorted(theirs) == sorted([one["affinity"], other["affinity"]])
@@ -88,7 +88,7 @@ def test_an_instance_that_dies_on_another_host_is_named(
 
 
 def test_each_host_holds_its_own_device(together: Project, rack: List[SshHost]) -> None:
-    """Another run on one of the hosts has its CPU: the case waits for it as on one host."""
+    """Another run holds the CPU of one host; the case waits for it as on one host."""
     leases = rack[1].home / "leases"
     leases.mkdir(exist_ok=True)
     environment = {**os.environ, "IPUBENCH_LEASE_DIR": str(leases), "PYTHONPATH": str(ROOT)}

@@ -1,4 +1,4 @@
-"""One step of several processes: what a case makes of their answers."""
+"""One step of several processes: how a case combines their replies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ipubench.plugins.measure.meter import in_items
 
 
 class Members:
-    """Two instances that answer what they are told to."""
+    """Two instances with given replies."""
 
     def __init__(self, **answers: List[Any]) -> None:
         self.answers, self.idle, self.pids = answers, True, [11, 12]
@@ -51,10 +51,10 @@ def step_of(members: Any, one_job: bool = False, hosts: Tuple[str, ...] = ()) ->
         ((True, True), (False, False), True, False),
         ((True, False), (False, True), True, False),
         ((False, False), (True, True), False, True),
-        ((True, True), (None, None), True, None),  # they keep no models
+        ((True, True), (None, None), True, None),  # they store no models
     ],
 )
-def test_models_were_kept_where_all_instances_found_theirs(
+def test_a_model_counts_as_stored_if_all_instances_found_theirs(
     compiled: Any, hits: Any, any_compiled: bool, hit: Optional[bool]
 ) -> None:
     told = [{"compiled": done, "hit": found} for done, found in zip(compiled, hits)]
@@ -79,13 +79,13 @@ def facts(host: str, **more: Any) -> Dict[str, Any]:
     }
 
 
-def test_instances_are_asked_once_what_they_are_and_not_before_they_have_compiled() -> None:
+def test_instances_are_asked_for_facts_once_after_compiling() -> None:
     members = Members(compile=2 * [{"compiled": True, "hit": None}], facts=[facts("a"), facts("b")])
     step = step_of(members, hosts=("a", "b"))
     assert (step.prefetched_batches, step.burst, members.orders) == (0, 1, [])
     step.compile()
     assert (step.prefetched_batches, step.burst) == (8, 4)
-    # Each reads weights of its own.
+    # Each reads its own weights.
     assert (step.flops_per_item(), step.weight_traffic()) == (5.0, 2 * 7.0)
     described = step.describe()
     assert described["engine"] == "fake"
@@ -95,7 +95,7 @@ def test_instances_are_asked_once_what_they_are_and_not_before_they_have_compile
     assert untold.weight_traffic() is None
 
 
-def test_values_of_all_instances_are_put_together_and_the_first_limits_rounds() -> None:
+def test_values_of_all_instances_are_joined_and_the_first_limits_rounds() -> None:
     members = Members(
         latencies=[[1.0, 2.0], [3.0, 4.0]],
         device_memory=[10, 20],
@@ -105,7 +105,7 @@ def test_values_of_all_instances_are_put_together_and_the_first_limits_rounds() 
     step = step_of(members)
     assert step.latencies() == [1.0, 3.0, 2.0, 4.0]
     assert (step.device_memory(), step.host_memory(), step.most_rounds) == (30, 300, 5)
-    # The items of one job are not those of each instance.
+    # The items are those of the job, not of each instance.
     assert (step.counted_processes, step_of(members, one_job=True).counted_processes) == (2 * 3, 1)
     members.idle = False
     step._step.most_rounds = 9
@@ -114,7 +114,7 @@ def test_values_of_all_instances_are_put_together_and_the_first_limits_rounds() 
     assert without.latencies() is None and without.device_memory() is None
 
 
-def test_each_half_of_a_step_is_run_by_all() -> None:
+def test_all_instances_run_each_half_of_a_step() -> None:
     members = Members(parts=[(3.0, 4.0), (9.0, 9.0)])
     halves = step_of(members).loader_and_model()
     assert halves is not None and [half.amount for half in halves] == [3.0, 4.0]
@@ -138,12 +138,12 @@ def test_each_instance_has_the_rate_of_its_calls_without_the_first() -> None:
         step()
     found = step.counters()
     assert found["c"] == 1 and step.feed.describe() == {"part": "1"}
-    # Of calls of eight batches the first one does not count, nor does one that took no time.
+    # With calls of eight batches the first one does not count, nor does one that took no time.
     assert found["instances"] == [
         {"host": "a", "pid": 11, "rate": 3.0, "first_rate": 2.0},
         {"host": "b", "pid": 12, "rate": 4.0, "first_rate": None},
     ]
-    # A batch of both has 10 images: each instance's rate is of its 5.
+    # A batch of both has 10 images; each instance's rate counts its 5.
     assert [one["rate"] for one in in_items(found, 10)["instances"]] == [15.0, 20.0]
     assert [one["first_rate"] for one in in_items(found, 10)["instances"]] == [10.0, None]
     members.answers["run"] = [2.0, 2.0]
@@ -163,7 +163,7 @@ def test_the_record_names_the_unreadable_images_of_all_instances() -> None:
     assert step.feed.describe() == {"part": "1 of 2", "corrupt": ["a", "b"]}
 
 
-def test_the_first_instance_writes_its_graph_and_each_leaves_a_trace(tmp_path: Path) -> None:
+def test_the_first_instance_writes_its_graph_and_each_writes_a_trace(tmp_path: Path) -> None:
     members = Members()
     step_of(members).save_graph(tmp_path)
     step_of(members).profile(tmp_path)
@@ -172,7 +172,7 @@ def test_the_first_instance_writes_its_graph_and_each_leaves_a_trace(tmp_path: P
 
 
 @pytest.mark.parametrize("idle", [True, False])
-def test_instances_that_wait_end_by_themselves_and_others_are_ended(
+def test_waiting_instances_exit_and_others_are_terminated(
     idle: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     members = Members()

@@ -33,13 +33,13 @@ BRIEF = ("--steps=2", "--batches-per-step=1")
 
 
 def started(folder: Path) -> List[int]:
-    """The processes that the launcher started, by what it says in the folder of the case."""
+    """Return the processes that the launcher started, from its file in the case's folder."""
     log = (folder / "launcher.log").read_text()
     return [int(word) for word in log.splitlines()[0].split()[1:]]
 
 
 def only_folder(project: Project) -> Path:
-    """The folder of the only case, whose instances have not ended well."""
+    """Return the folder of the only case, whose instances did not end well."""
     (folder,) = project.folder.glob("results/instances/*")
     return folder
 
@@ -53,12 +53,12 @@ def test_all_instances_run_together_and_all_of_their_items_count(together: Proje
     words = ["--set=batch_size=3", "--batches-per-step=50", f"--set=model_cache_path={models}"]
     run(together, "--steps=4", *words).assert_code(0)
     record = record_of(together)
-    assert record["compile"] == "cached", "both had it from the folder"
+    assert record["compile"] == "cached", "both loaded it from the folder"
     assert record["compile_saved_seconds"] == 100.0 - record["compile_seconds"]
     batches = record["rounds"]["batches_per_step"]
     assert record["items_per_round"] == 2 * 3 * batches
     effective = record["effective"]
-    assert effective["rank"] == 0, "what runs is what the first instance says"
+    assert effective["rank"] == 0, "the engine is the first instance's"
     facts = effective["instances"]
     assert (facts["asked"], facts["ran"], facts["launcher"]) == (2, 2, "processes")
 
@@ -66,27 +66,27 @@ def test_all_instances_run_together_and_all_of_their_items_count(together: Proje
     assert [one["affinity"], other["affinity"]] == facts["cores"]
     assert not set(one["affinity"]) & set(other["affinity"])
     assert one["threads"] == other["threads"] == len(one["affinity"])
-    # The barrier: nobody begins a call before everybody has ended the call before.
+    # The barrier: no call begins before both processes have ended the previous one.
     assert len(one["calls"]) == len(other["calls"]) >= 4
     assert 0 < one["before_rounds"] == other["before_rounds"] < len(one["calls"])
     pairs = list(zip(one["calls"], other["calls"]))
     for before, after in zip(pairs, pairs[1:]):
         assert min(start for start, _ in after) >= max(end for _, end in before)
-    # They do run at the same time: a call begins in both before it ends in either.
+    # They run in parallel: a call begins in both before it ends in either.
     assert any(max(a[0], b[0]) < min(a[1], b[1]) for a, b in pairs)
 
     counted = record["counters"]["instances"]
     assert [entry["pid"] for entry in counted] == [one["pid"], other["pid"]]
     assert all(entry["rate"] > 0 and entry["first_rate"] > 0 for entry in counted)
-    # The device's values: those of both, of the rounds that count and not of the warm-up.
+    # The device's values of both, for rounds that count and not for the warm-up.
     assert record["latency"]["source"] == "the hash, values of all instances"
     assert record["latency"]["samples"] == 2 * counting_rounds(record)
     assert record["compute"]["flops_per_item"] == 2.0
-    # 12 bytes of each of two instances, for 2 x 3 items.
+    # 12 bytes for each of two instances, for 2 x 3 items.
     assert record["compute"]["weight_bytes_per_item"] == 4.0
-    # Each notes its own; both have Python, pytest and NumPy in memory.
+    # Each records its memory, which includes Python, pytest and NumPy.
     assert record["memory"]["host_peak_rss_bytes"] > 2 * 30e6
-    # An instance records nothing by itself, and its log was of no use.
+    # An instance writes no record, and its log was not needed.
     assert not (together.folder / "results" / "instances").exists()
     assert len(together.journals()) == 1
     assert [line["type"] for line in together.journal()] == [
@@ -95,7 +95,7 @@ def test_all_instances_run_together_and_all_of_their_items_count(together: Proje
 
 
 @pytest.mark.slow
-def test_fewer_cores_than_instances_is_said_and_recorded(together: Project) -> None:
+def test_fewer_cores_than_instances_are_reported_and_recorded(together: Project) -> None:
     asked = len(os.sched_getaffinity(0)) + 7
     answer = run(together, *BRIEF, f"--set=instances={asked}").assert_code(0)
     facts = record_of(together)["effective"]["instances"]
@@ -114,7 +114,7 @@ def test_a_case_of_one_process_needs_no_launcher(together: Project) -> None:
 
 
 @pytest.mark.slow
-def test_an_instance_that_fails_is_named_and_the_others_end(together: Project) -> None:
+def test_a_failed_instance_is_named_and_the_others_end(together: Project) -> None:
     said = {
         "error": ": the hash is broken on purpose; mend it",
         "raise": ": RuntimeError: an unforeseen error",
@@ -134,9 +134,9 @@ def test_an_instance_that_fails_is_named_and_the_others_end(together: Project) -
 
 
 @pytest.mark.slow
-def test_an_instance_that_is_killed_is_named_and_the_others_end(together: Project) -> None:
+def test_a_killed_instance_is_named_and_the_others_end(together: Project) -> None:
     words = (*WORDS, "--set=trouble=kill", "--batches-per-step=1")
-    # The launcher knows processes by their numbers, so each is one that it started itself.
+    # The launcher finds processes by their numbers, so it must have started each.
     answer = start_pytest(together.folder, together.environment, *words).wait().assert_code(1)
     folder = only_folder(together)
     pids = started(folder)
@@ -146,7 +146,7 @@ def test_an_instance_that_is_killed_is_named_and_the_others_end(together: Projec
 
 
 def waiting_run(project: Project) -> Started:
-    """Start a long run and return once all instances have done some calls."""
+    """Start a long run and return when all instances have made some calls."""
     process = start_pytest(project.folder, project.environment, *WORDS, "--steps=100000")
     deadline = time.monotonic() + 60
     while len(list(project.folder.glob("results/instances/*/instance-*.log"))) < 2:
@@ -159,7 +159,7 @@ def waiting_run(project: Project) -> Started:
 @pytest.mark.parametrize(
     ("how", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 2)], ids=["kill", "ctrl-c"]
 )
-def test_nothing_is_left_when_the_run_is_ended(
+def test_nothing_is_left_when_the_run_is_terminated(
     together: Project, how: signal.Signals, code: int
 ) -> None:
     process = waiting_run(together)
@@ -170,18 +170,18 @@ def test_nothing_is_left_when_the_run_is_ended(
     wait_until_gone(pids)
 
 
-def test_a_launcher_that_fails_shows_its_words(together: Project) -> None:
+def test_a_failing_launcher_shows_its_output(together: Project) -> None:
     together.environment["IPUBENCH_LAUNCHER"] = "mpirun"
     (together.folder / "bin" / "mpirun").write_text("#!/bin/sh\necho no slots are left; exit 9\n")
     answer = run(together, "--set=trouble=error", "--set=batch_size=1").assert_code(1)
-    assert "not even begun" in answer.text, "the case fails before anything is launched"
+    assert "not even begun" in answer.text, "nothing is launched"
     assert not (together.folder / "results" / "instances").exists()
     answer = run(together).assert_code(1)
     assert "mpirun ended with exit code 9 " in answer.text
     assert "    no slots are left" in answer.text
 
 
-def test_the_option_of_instances_is_no_use_by_hand(together: Project) -> None:
+def test_the_option_for_instances_cannot_be_used_by_hand(together: Project) -> None:
     answer = run(together, "--ipubench-instance=127.0.0.1:1").assert_code(4)
     assert "--ipubench-instance is for the processes that a run starts" in answer.text
     help_text = run_pytest(together.folder, together.environment, "--help-ipubench").text

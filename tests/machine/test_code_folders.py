@@ -1,4 +1,4 @@
-"""The folder of TMPDIR that torch.compile keeps code in."""
+"""The folder in TMPDIR that torch.compile stores code in."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "torchinductor_some_body"
 
 
-def test_it_is_this_users_alone_and_what_only_he_has_put_there_stays(folder: Path) -> None:
+def test_it_is_private_and_keeps_the_users_own_files(folder: Path) -> None:
     claim_inductor_folder()
     assert folder.stat().st_mode & 0o777 == 0o700
     for mode, stays in ((0o755, True), (0o775, False)):
         (folder / "kernel.so").touch()
-        folder.chmod(mode)  # as PyTorch makes it
+        folder.chmod(mode)  # as PyTorch creates it
         claim_inductor_folder()
         assert (folder / "kernel.so").exists() == stays
     assert folder.stat().st_mode & 0o777 == 0o700
@@ -45,7 +45,9 @@ def test_it_is_this_users_alone_and_what_only_he_has_put_there_stays(folder: Pat
         "no place",
     ],
 )
-def test_what_others_could_change_is_refused(folder: Path, tmp_path: Path, what: str) -> None:
+def test_a_folder_that_others_can_change_is_refused(
+    folder: Path, tmp_path: Path, what: str
+) -> None:
     if "link" in what:
         (tmp_path / "elsewhere").mkdir()
         (tmp_path / "elsewhere").chmod(0o777 if "all" in what else 0o700)
@@ -60,9 +62,7 @@ def test_what_others_could_change_is_refused(folder: Path, tmp_path: Path, what:
         claim_inductor_folder()
 
 
-def test_whoever_measures_with_torch_has_it_claimed(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_torch_measurement_claims_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     apply_conditions("fake", "none", "system")
     assert not folder.exists()

@@ -1,4 +1,4 @@
-"""What others took, on a /proc of our own and on this machine's."""
+"""CPU time taken by others, with a made-up /proc and with this machine's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from ipubench.fixtures.machine.contention import Contention, Reading, between, per_interval
 
 BURN = "while True: pass"
-# Its parent ends at once, so that the one who works is no descendant of ours.
+# Its parent exits at once, so the busy process is not our descendant.
 ORPHAN = f"""\
 import subprocess, sys
 child = subprocess.Popen([sys.executable, "-c", {BURN!r}], stdout=subprocess.DEVNULL)
@@ -36,16 +36,16 @@ def reading(at: float, **counters: float) -> Reading:
         (2.0, {"used": 4.0, "ours": 3.0, "waited": 0.8, "stolen": 0.1}, 0.4 + 0.05),
         (2.0, {"used": 4.0, "ours": 3.5, "waited": 0.8}, 0.25),  # no more than others used
         (2.0, {"used": 2.0, "ours": 2.0, "beside": 1.0}, 0.5),  # on our core's other thread
-        (1.0, {"throttled": 0.5}, 0.0),  # a quota is no loss, and counts as waiting
+        (1.0, {"throttled": 0.5}, 0.0),  # a quota is no loss, but counts as waiting
         (1.0, {"used": 1.5, "ours": 0.5, "waited": 0.5, "throttled": 0.4}, 0.1),
     ],
 )
-def test_what_others_took_from_us(seconds: float, counters: Dict[str, float], lost: float) -> None:
+def test_cpu_time_taken_by_others(seconds: float, counters: Dict[str, float], lost: float) -> None:
     assert between(reading(0.0), reading(seconds, **counters)).lost == pytest.approx(lost)
 
 
-def test_ticks_are_averaged_round_short_intervals_and_waiting_is_their_own() -> None:
-    # A tenth of a second each; all of the others' ticks fall into one interval.
+def test_ticks_are_averaged_over_short_intervals_and_waiting_is_exact() -> None:
+    # Each interval lasts a tenth of a second; all ticks of the others fall into one.
     readings = [
         reading(k / 10, used=0.5 if k > 5 else 0.0, waited=0.05 if k > 7 else 0.0)
         for k in range(12)
@@ -85,13 +85,13 @@ def proc(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_every_thread_and_child_of_ours_counts(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_our_threads_and_children_count(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     contention = Contention(proc, cgroup=proc)
     assert contention.available
     first = contention.read()
     assert (first.used, first.stolen) == (11.10, 0.70)  # user, nice and system; 10 ms a tick
-    # The child's clock cannot be read, so its ticks are taken, with its children's.
+    # The child's clock cannot be read, so its ticks are used, with its children's.
     assert first.ours == pytest.approx(4.0 + 1.0)
     delays = proc / "4194305" / "task" / "4194305" / "schedstat"
     delays.write_text("5 700000000 1")
@@ -103,7 +103,7 @@ def test_every_thread_and_child_of_ours_counts(proc: Path, monkeypatch: pytest.M
     assert contention.read().throttled == 0.25
 
 
-def test_only_our_cpus_and_those_beside_them_count(
+def test_only_our_cpus_and_their_siblings_count(
     proc: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used = {0: 100, 2: 1000, 9: 400}
@@ -126,10 +126,10 @@ def test_threads_and_processes_may_vanish(proc: Path) -> None:
     (proc / "4194305" / "stat").unlink()
     last = contention.read()
     assert last.waited == first.waited
-    assert between(first, last).lost == 0.0  # the time of the child that is gone is not negative
+    assert between(first, last).lost == 0.0  # the time of the vanished child is not negative
 
 
-def test_a_system_without_the_counters_says_so(tmp_path: Path) -> None:
+def test_a_system_without_the_counters_is_recorded_as_such(tmp_path: Path) -> None:
     assert not Contention(tmp_path).available
 
 
@@ -160,7 +160,7 @@ def test_a_neighbour_on_our_cpu_is_seen_and_our_child_is_ours() -> None:
 
 
 @linux
-def test_a_clock_that_a_test_has_stopped_does_not_stop_ours(
+def test_a_clock_that_a_test_stops_does_not_stop_ours(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(time, "perf_counter", lambda: 0.0)

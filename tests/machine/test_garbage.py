@@ -1,4 +1,4 @@
-"""The search for garbage: off during an import, and not at the end of a process."""
+"""Garbage collection: off during an import and at the end of a process."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ Cycle()
 """
 
 
-def test_a_process_ends_without_a_search_and_with_its_exit_handlers() -> None:
+def test_a_process_ends_without_a_collection_but_runs_its_exit_handlers() -> None:
     assert subprocess.check_output([sys.executable, "-c", PROGRAM]) == b"exit handler\n"
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_collecting_is_afterwards_as_it_was(enabled: bool) -> None:
+def test_collecting_is_restored_afterwards(enabled: bool) -> None:
     was = gc.isenabled()
     try:
         (gc.enable if enabled else gc.disable)()

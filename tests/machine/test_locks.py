@@ -1,4 +1,4 @@
-"""Locks on files that others may have put there."""
+"""Locks on files that others may have created."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ with locked(Path(sys.argv[1])):
 """
 
 
-def test_one_holds_a_lock_at_a_time(tmp_path: Path) -> None:
+def test_only_one_process_holds_a_lock_at_a_time(tmp_path: Path) -> None:
     for _ in range(2):
         with locked(tmp_path / "lock"), pytest.raises(LockTimeout), locked(tmp_path / "lock", 0.01):
             pass
 
 
-def test_what_is_no_file_is_no_lock(tmp_path: Path) -> None:
+def test_something_other_than_a_file_is_not_a_lock(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("mine")
     (tmp_path / "to a file").symlink_to("precious")
     (tmp_path / "to nothing").symlink_to("gone")
@@ -46,7 +46,7 @@ def test_what_is_no_file_is_no_lock(tmp_path: Path) -> None:
     assert (tmp_path / "precious").read_text() == "mine"
 
 
-def test_the_lock_of_another_process_is_free_when_that_ends(tmp_path: Path) -> None:
+def test_the_lock_of_another_process_is_free_when_it_ends(tmp_path: Path) -> None:
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path / "lock")],
         cwd=str(ROOT),
@@ -61,7 +61,7 @@ def test_the_lock_of_another_process_is_free_when_that_ends(tmp_path: Path) -> N
             pass
         holder.stdin.close()
         holder.wait()
-        # A process that it forked meanwhile lives on.
+        # A process that it forked meanwhile is still alive.
         with locked(tmp_path / "lock", 0):
             pass
     finally:

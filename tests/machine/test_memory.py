@@ -1,4 +1,4 @@
-"""What the machine can still give, and the limit that keeps a process within it."""
+"""The available memory, and the limit that keeps a process within it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ V1 = {
     "memory.usage_in_bytes": "2000000",
     "memory.stat": "inactive_file 9\ntotal_inactive_file 30\ntotal_active_file 5\n",
 }
-# A machine that has nothing left but a quarter of a GiB; what is asked for is never touched.
+# A machine with only a quarter of a GiB left; requested memory is never touched.
 PROGRAM = """
 import resource, subprocess, sys
 from ipubench.fixtures.machine import memory
@@ -59,7 +59,7 @@ def write(folder: Path, files: Mapping[str, str]) -> None:
         ("4:memory:/of/the/host\n0::/", {"memory": V1}, 1_000_035),
     ],
 )
-def test_the_machine_and_each_group_above_limit_what_is_left(
+def test_the_machine_and_each_ancestor_group_limit_the_available_memory(
     tmp_path: Path, group: str, files: Mapping[str, Mapping[str, str]], left: int
 ) -> None:
     write(tmp_path / "proc/self", {"cgroup": group + "\n" if group else ""})
@@ -79,13 +79,13 @@ def test_a_group_has_as_much_memory_as_its_limit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("meminfo", [None, "MemTotal: 16000 kB\n"])
-def test_a_system_that_does_not_say_limits_nothing(tmp_path: Path, meminfo: Optional[str]) -> None:
+def test_a_system_without_these_files_has_no_limit(tmp_path: Path, meminfo: Optional[str]) -> None:
     if meminfo is not None:
         write(tmp_path, {"meminfo": meminfo})
     assert memory.available(tmp_path, tmp_path) is None
 
 
-def test_within_the_limit_all_is_as_ever_and_beyond_it_an_allocation_fails() -> None:
+def test_within_the_limit_nothing_changes_and_beyond_it_an_allocation_fails() -> None:
     answer = subprocess.run(
         [sys.executable, "-c", PROGRAM], cwd=str(ROOT), stdout=subprocess.PIPE, check=True
     )
@@ -103,7 +103,7 @@ sys.stdin.read()
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux counts peaks anew")
-def test_the_peak_of_another_process_can_be_forgotten() -> None:
+def test_the_peak_of_another_process_can_be_reset() -> None:
     with subprocess.Popen(
         [sys.executable, "-S", "-c", GROWN], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:

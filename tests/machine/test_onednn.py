@@ -1,4 +1,4 @@
-"""When TensorFlow computes with oneDNN, and what the suite does about it."""
+"""When TensorFlow computes with oneDNN, and how the suite controls that."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VNNI = "avx2 avx512f avx512_vnni"
 
 
 def installed(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pretend that this TensorFlow is installed; '' is none."""
+    """Pretend that this TensorFlow is installed, or none for ''."""
     monkeypatch.setattr("ipubench.fixtures.machine.onednn.version_of", lambda _: version)
 
 
@@ -35,7 +35,7 @@ def installed(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
         ("sse4_2", {"TF_ENABLE_ONEDNN_OPTS": "1"}, Operations.ONEDNN),
     ],
 )
-def test_what_tensorflows_operations_are_follows_from_the_cpu_and_its_variable(
+def test_tensorflows_operations_depend_on_the_cpu_and_its_variable(
     flags: str,
     environ: Dict[str, str],
     expected: Operations,
@@ -59,7 +59,7 @@ def test_what_tensorflows_operations_are_follows_from_the_cpu_and_its_variable(
         ("sse4_2", "2.21.0", None, None),
     ],
 )
-def test_tensorflow_computes_with_onednn_unless_asked_not_to(
+def test_tensorflow_computes_with_onednn_unless_disabled(
     flags: str,
     version: str,
     given: Optional[str],

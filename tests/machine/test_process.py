@@ -1,4 +1,4 @@
-"""Server processes: how they start, how they fail, and that nothing of them is ever left."""
+"""Server processes: how they start and fail, and that they leave nothing behind."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="the supervisor needs Linux: run it there"
 )
 
-# A server with a child in its group and one in a session of its own. Both outlive it if they can.
+# A server with a child in its group and one in another session. Both outlive it if they can.
 SERVER = """
 import os, signal, socket, subprocess, sys
 signal.signal(signal.SIGTERM, lambda *_: print("asked to end", flush=True))
@@ -70,7 +70,7 @@ def pids_of(process: ServerProcess) -> List[int]:
 
 
 def runs(pid: int) -> bool:
-    """Whether a process exists and is more than an entry that its parent has not read."""
+    """Return whether a process exists and is not a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -106,7 +106,7 @@ def test_stopping_ends_the_server_and_everything_it_started(
     server.stop()
 
 
-def test_a_server_that_is_killed_is_noticed_and_its_children_go_too(
+def test_a_killed_server_is_noticed_and_its_children_are_killed(
     server: ServerProcess, tmp_path: Path
 ) -> None:
     pids = pids_of(server)
@@ -130,7 +130,7 @@ def test_nothing_is_left_when_the_run_is_killed(tmp_path: Path) -> None:
     pids = [int(word) for word in parent.stdout.readline().split()]
     assert len(pids) == 3 and all(map(runs, pids))
     parent.kill()
-    # The supervisor has the same error output, and ends last.
+    # The supervisor has the same standard error and ends last.
     assert parent.communicate()[1] == b""
     wait_until_gone(pids)
     assert not (tmp_path / "scratch-1").exists() and not (tmp_path / "kept").exists()
@@ -146,12 +146,12 @@ def test_nothing_is_left_when_the_supervisor_is_killed(
     assert server.ends_within(10)
     if how == signal.SIGTERM:
         assert not any(map(runs, pids))
-    else:  # what has left the server's group is out of reach now
+    else:  # processes that left the server's group are out of reach now
         wait_until_gone(pids[:2])
         os.kill(pids[2], signal.SIGKILL)
 
 
-def test_a_server_that_ends_early_fails_with_its_last_words(tmp_path: Path) -> None:
+def test_a_server_that_exits_early_fails_with_its_last_lines(tmp_path: Path) -> None:
     program = "print('first'); print('no such model'); raise SystemExit(3)"
     process = server_process(tmp_path, [sys.executable, "-c", program])
     process.start()
@@ -167,7 +167,7 @@ def test_a_server_that_is_never_ready_is_stopped(server: ServerProcess) -> None:
     assert not any(map(runs, pids))
 
 
-def test_what_cannot_be_started_is_one_message(tmp_path: Path) -> None:
+def test_a_program_that_cannot_start_is_one_message(tmp_path: Path) -> None:
     process = server_process(tmp_path, [str(tmp_path / "tritonserver")])
     with pytest.raises(CaseError, match="tritonserver"):
         process.start()
@@ -189,12 +189,12 @@ def test_ports(monkeypatch: pytest.MonkeyPatch) -> None:
         with socket.create_connection(("127.0.0.1", port)) as client:
             listener.accept()[0].close()
             assert not client.recv(1)
-    # The server's end of that connection is there for a while yet.
+    # The server's end of that connection still exists for a while.
     check_port(port, "port")
 
 
 def test_a_process_with_many_open_files_can_have_a_server(tmp_path: Path) -> None:
-    """More are open than ``select`` can take (1024)."""
+    """It has more open files than ``select`` can take (1024)."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < 1200:
         pytest.skip(f"a process may open {hard} files here; needs 1200 (ulimit -Hn)")

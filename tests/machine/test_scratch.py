@@ -1,4 +1,4 @@
-"""Temporary folders: gone after the block, after the process, and after kill -9."""
+"""Temporary folders: removed after the block, after the process, and after kill -9."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ sys.stdin.readline()
 
 @pytest.fixture(autouse=True)
 def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have temporary folders made below the test's own, old enough for others to look at."""
+    """Create temporary folders below the test's own, old enough to be cleaned up by others."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setattr(scratch, "NEW_SECONDS", -1.0)
@@ -38,7 +38,7 @@ def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextlib.contextmanager
 def maker() -> Iterator[Tuple[subprocess.Popen[bytes], Path]]:
-    """A process, and the folder that it has made."""
+    """A process and the folder that it has created."""
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM],
         cwd=str(ROOT),
@@ -49,7 +49,7 @@ def maker() -> Iterator[Tuple[subprocess.Popen[bytes], Path]]:
         yield process, Path(os.fsdecode(process.stdout.readline()).strip())
 
 
-def test_a_folder_is_there_for_its_block_and_private(tmp_path: Path) -> None:
+def test_a_folder_exists_for_its_block_and_is_private(tmp_path: Path) -> None:
     with pytest.raises(KeyError), scratch.folder("test") as path:
         assert path.parent == tmp_path and path.stat().st_mode & 0o777 == 0o700
         (path / "file").write_text("x")
@@ -57,7 +57,7 @@ def test_a_folder_is_there_for_its_block_and_private(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_process_that_ends_leaves_nothing(tmp_path: Path) -> None:
+def test_a_process_that_exits_leaves_nothing(tmp_path: Path) -> None:
     with maker() as (process, path):
         assert path.is_dir()
         process.communicate(b"\n")
@@ -65,17 +65,17 @@ def test_a_process_that_ends_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_killed_process_left_goes_with_the_next_run(tmp_path: Path) -> None:
+def test_the_next_run_removes_what_a_killed_process_left(tmp_path: Path) -> None:
     with maker() as (process, path), scratch.folder("test") as ours:
         scratch.remove_leftovers()
-        assert path.is_dir() and ours.is_dir()  # both processes live
+        assert path.is_dir() and ours.is_dir()  # both processes are alive
         process.send_signal(signal.SIGKILL)
         process.wait()
         scratch.remove_leftovers()
         assert not path.exists() and ours.is_dir()
 
 
-def test_what_is_not_ours_or_new_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_foreign_or_new_folders_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "target"
     target.mkdir()
     (target / "precious").touch()
@@ -92,7 +92,9 @@ def test_what_is_not_ours_or_new_is_left(tmp_path: Path, monkeypatch: pytest.Mon
     assert len(list(tmp_path.iterdir())) == 6
 
 
-def test_no_folder_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_temporary_folder_is_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
     with pytest.raises(ScratchError):
         scratch.make("test")

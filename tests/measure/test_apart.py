@@ -1,4 +1,4 @@
-"""Cases whose TF_POPLAR_FLAGS differ from the run's: measured once each, and part of one run."""
+"""Cases whose TF_POPLAR_FLAGS differ from the run's: each measured once, as part of one run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SYNTHETIC = f"{MODEL} --use_synthetic_data --synthetic_data_initializer=normal"
 
 @pytest.fixture(autouse=True)
 def tensorflow() -> None:
-    """Only the runs need it."""
+    """Skip without TensorFlow; only the runs need it."""
     if importlib.util.find_spec("tensorflow") is None:
         pytest.skip("TensorFlow is not installed")
 
@@ -44,19 +44,19 @@ def run(folder: Path, *words: str, **environment: str) -> Outcome:
 
 
 def short(nodeid: str) -> str:
-    """Return the part of a node id that no option changes."""
+    """Return the part of a node id that options do not change."""
     return nodeid.split("[")[1].split("-bps3")[0]
 
 
 def processes(folder: Path) -> List[Dict[str, Any]]:
-    """Return what each process ran, and forget it."""
+    """Return what each process ran, and clear it."""
     lines = (folder / "log").read_text().splitlines()
     (folder / "log").unlink()
     return [json.loads(line) for line in lines]
 
 
 def measured(folder: Path) -> Dict[str, str]:
-    """Return case -> flags of all processes; each case has been run once."""
+    """Return case -> flags of all processes; each case has run once."""
     ran = [(short(nodeid), line["flags"]) for line in processes(folder) for nodeid in line["ran"]]
     assert len(ran) == len(dict(ran))
     return dict(ran)
@@ -72,7 +72,7 @@ def test_one_run_measures_both_data_modes(tmp_path: Path) -> None:
     saved = f"--baseline-save={tmp_path / 'base.json'}"
     words = (saved, "-k", "inference", "--processes=1", "--keep-disturbed")
     outcome = run(tmp_path, *words).assert_code(0)
-    outcome.line("1 case is measured in a process of its own, because TensorFlow reads once")
+    outcome.line("1 case is measured in a separate process, because TensorFlow reads once")
     lines = processes(tmp_path)
     assert [len(line["ran"]) for line in lines] == [1, 1]
     for line in lines:
@@ -91,10 +91,10 @@ def test_one_run_measures_both_data_modes(tmp_path: Path) -> None:
     assert {short(line["case"]) for line in compared} == CASES
 
 
-def test_workers_measure_both_data_modes_and_a_resumed_run_what_is_missing(tmp_path: Path) -> None:
+def test_workers_measure_both_data_modes_and_a_resumed_run_the_rest(tmp_path: Path) -> None:
     words = ("-k", "inference", "-n", "2")
     crashed = run(tmp_path, *words, **{CRASH: "inference-generated"}).assert_code(1)
-    crashed.line("the case's own process ended with exit code 9")  # which costs one case
+    crashed.line("the case's process ended with exit code 9")  # which costs one case
     first = {line["case"]: line["outcome"] for line in journal(tmp_path) if "outcome" in line}
     assert {short(case): how for case, how in first.items()} == {
         "lstm-ipu-inference-synthetic": "passed",
@@ -107,7 +107,7 @@ def test_workers_measure_both_data_modes_and_a_resumed_run_what_is_missing(tmp_p
 
 
 def test_one_command_has_every_case_of_an_ipu_once(tmp_path: Path) -> None:
-    """The whole suite, of which no case is measured: who would measure it is noted."""
+    """Collects the whole suite and notes which process would measure each case."""
     given = {**os.environ, "IPUBENCH_LEASE_DIR": str(tmp_path), "POPLAR_SDK_ENABLED": "/sdk"}
     given.pop(TF_FLAGS, None)
     log = tmp_path / "log"
@@ -115,7 +115,7 @@ def test_one_command_has_every_case_of_an_ipu_once(tmp_path: Path) -> None:
     outcome = run_pytest(
         ROOT, {**given, LOG: str(log)}, *words, f"--results-dir={tmp_path / 'results'}"
     ).assert_code(0)
-    # What is left out needs another device: nothing does for its kind of data.
+    # Excluded cases need another device, not another kind of data.
     reasons = [line for line in outcome.lines if re.match(r"\d+ cases? (?!are|is)", line)]
     assert [re.sub(r"\d+", "N", line) for line in reasons] == [
         "N cases for a host: --device=cpu or --device=cuda"
@@ -128,9 +128,9 @@ def test_one_command_has_every_case_of_an_ipu_once(tmp_path: Path) -> None:
     assert len(here) == 1 and apart and here.isdisjoint(apart)
 
 
-def test_what_a_user_can_mend_is_one_message(tmp_path: Path) -> None:
+def test_what_a_user_can_fix_is_one_message(tmp_path: Path) -> None:
     words = ("-k", "inference")
     outcome = run(tmp_path, *words, **{ATTACH_ERROR: "no device is free"}).assert_code(1)
     message = "--device=ipu-model: TensorFlow could not attach to 1 IPU: no device is free"
-    assert outcome.lines.count(message) == 2  # one a case
+    assert outcome.lines.count(message) == 2  # one per case
     assert "Traceback" not in outcome.text

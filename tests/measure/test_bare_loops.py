@@ -1,4 +1,4 @@
-"""The loops that scripts/bench_overhead.py holds the meter against do the work of the steps."""
+"""The bare loops of scripts/bench_overhead.py do the same work as the steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rounds that others disturbed: left out, made up for, and named."""
+"""Disturbed rounds: left out, replaced, and reported."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ipubench.plugins.record.structs import Quiet
 
 
 def measured(device: FakeDevice, limits: Limits, each: float = 0.1) -> Any:
-    """Run rounds of ``each`` seconds until the rule ends them; return the rule and the seconds."""
+    """Run rounds of ``each`` seconds until the rule stops; return the rule and the seconds."""
     rounds = Rounds(limits, device.clock, None, Disturbance.of(device))
     seconds: List[float] = []
     while True:
@@ -34,7 +34,7 @@ def measured(device: FakeDevice, limits: Limits, each: float = 0.1) -> Any:
         seconds.append(device.clock.now - start)
 
 
-def test_disturbed_rounds_are_left_out_and_made_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disturbed_rounds_are_left_out_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(TAKEN_VARIABLE, "0.5,0.5,0")
     rounds, seconds = measured(FakeDevice(0), Limits(budget=3, precision=0))
     clean = rounds.disturbance.clean(seconds)
@@ -49,7 +49,7 @@ def test_disturbed_rounds_are_left_out_and_made_up_for(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(("taken", "clean"), [("0", 5), ("0.5", 0)])
-def test_rounds_that_were_watched_as_a_whole_share_what_was_taken(
+def test_rounds_watched_together_share_the_lost_time(
     taken: str, clean: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(TAKEN_VARIABLE, taken)
@@ -58,7 +58,7 @@ def test_rounds_that_were_watched_as_a_whole_share_what_was_taken(
     watching.read()
     device.work(1)
     watching.read()
-    record = watching.describe_whole(5)
+    record = watching.describe_at_once(5)
     assert record.lost == pytest.approx([float(taken)] * 5)
     assert (record.clean, record.enough) == (clean, bool(clean))
     assert record.kept == [bool(clean)] * 5
@@ -72,7 +72,7 @@ def test_rounds_that_were_watched_as_a_whole_share_what_was_taken(
         ("0.5", Limits(budget=2), 10.0, disturbance.LEAST_ROUNDS, "disturbed"),  # a promise
     ],
 )
-def test_how_many_rounds_there_are_beside_others(
+def test_the_number_of_rounds_next_to_others(
     taken: str,
     limits: Limits,
     each: float,
@@ -89,13 +89,13 @@ def test_how_many_rounds_there_are_beside_others(
     ("clean", "rounds", "enough"),
     [(0, 3, False), (2, 3, False), (3, 3, True), (3, 6, True), (3, 7, False), (20, 90, True)],
 )
-def test_how_many_clean_rounds_are_enough(clean: int, rounds: int, enough: bool) -> None:
+def test_the_number_of_clean_rounds_that_suffice(clean: int, rounds: int, enough: bool) -> None:
     assert is_enough([0.1] * clean, rounds, budget=5) is enough
     assert is_enough([3.0] * clean, rounds, budget=5) is (clean >= 3)  # they fill the budget
     assert is_enough([3.0], 1, budget=5) and not is_enough([3.0], 2, budget=5)
 
 
-def test_the_record_has_what_each_counter_says_of_the_rounds() -> None:
+def test_the_record_has_the_counters_of_the_rounds() -> None:
     readings = [
         Reading(time=0.0, used=0, beside=0, stolen=0, ours=1.0, waited=0, throttled=0),
         Reading(time=2.0, used=0.5, beside=0, stolen=0, ours=1.5, waited=0, throttled=0),
@@ -118,16 +118,16 @@ def test_the_record_has_what_each_counter_says_of_the_rounds() -> None:
     }
 
 
-def test_a_system_that_tells_nothing_says_so() -> None:
+def test_a_system_without_counters_is_recorded_as_such() -> None:
     nothing = Disturbance(None)
-    assert "does not count" in nothing.describe_whole(3).unknown
+    assert "does not count" in nothing.describe_at_once(3).unknown
     nothing.read()
     assert nothing.clean([1.0, 2.0]) == [1.0, 2.0]
     assert "does not count" in nothing.describe([1.0, 2.0], True).unknown
 
 
 class Uncounted(FakeDevice):
-    """A host that does not count how long threads wait, as some containers."""
+    """A host that does not count waiting threads, as in some containers."""
 
     def contention(self) -> None:
         return None
@@ -136,8 +136,8 @@ class Uncounted(FakeDevice):
         return iter([0.5, 0.5, 1.0, 1.0]).__next__
 
 
-def test_where_nothing_is_counted_no_round_is_left_out() -> None:
-    """The record could not say which: its table would have other rounds than its comparisons."""
+def test_without_counters_no_round_is_left_out() -> None:
+    """The record could not list them, so table and comparisons would use different rounds."""
     watching = Disturbance.of(Uncounted(0))
     for _ in range(4):
         watching.read()
@@ -147,9 +147,9 @@ def test_where_nothing_is_counted_no_round_is_left_out() -> None:
 
 
 class Neighbour(FakeDevice):
-    """A host on which others use a CPU until some time, or other machines have it.
+    """A host on which others use a CPU until some time, or other machines share the host.
 
-    A look at it takes a second.
+    Each reading takes a second.
     """
 
     def __init__(self, until: float, elsewhere: bool = False, share: float = 1.0) -> None:
@@ -159,7 +159,7 @@ class Neighbour(FakeDevice):
         self.share = share
 
     def wait(self, most_seconds: float) -> Quiet:
-        """Wait until it is quiet, on its own clock; return what the record says of it."""
+        """Wait on its own clock until it is quiet; return the record's text."""
         clock = SimpleNamespace(monotonic=lambda: self.clock.now, sleep=lambda seconds: None)
         with mock.patch.object(disturbance, "time", clock):
             return wait_for_quiet(self, most_seconds, lambda text: None)
@@ -188,12 +188,14 @@ class Neighbour(FakeDevice):
         (Neighbour(1e9), (False, 6.0, 0.25)),
     ],
 )
-def test_a_case_waits_until_the_machine_is_quiet_or_so_long(device: Neighbour, found: Any) -> None:
+def test_a_case_waits_until_the_machine_is_quiet_but_not_forever(
+    device: Neighbour, found: Any
+) -> None:
     assert astuple(device.wait(5.5)) == found
 
 
 def watched(copies: List[float]) -> Disturbance:
-    """Return what watched rounds on a quiet machine beside other machines now and then."""
+    """Watch rounds on a quiet machine that sometimes shares its host; return the result."""
 
     class Beside(FakeDevice):
         def look(self) -> Callable[[], float]:
@@ -206,7 +208,7 @@ def watched(copies: List[float]) -> Disturbance:
 
 
 def test_rounds_in_another_state_of_the_machine_are_left_out() -> None:
-    """A look before and after each round: a copy takes twice its time beside other machines."""
+    """Reads the state before and after each round: a copy takes twice as long on a shared host."""
     assert watched([1.0, 1.0, 1.1, 0.5, 0.5, 1.0, 1.0]).kept(6) == [True] * 3 + [False] + [True] * 2
     found = watched([0.5, 0.48, 1.0, 0.9, 0.52, 0.5, 0.55, 0.5])
     assert found.around() == [0.5, 1.0, 1.0, 0.9, 0.52, 0.55, 0.55]

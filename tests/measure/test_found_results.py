@@ -1,4 +1,4 @@
-"""What pytest-benchmark measures without our meter: nothing of it is lost without a word."""
+"""Measurements of pytest-benchmark without our meter: none is lost silently."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_nothing(request):
 
 
 def results_of(own: OwnProject) -> SessionResults:
-    """Return what the latest run has written."""
+    """Return the results of the latest run."""
     (journal, *_) = sorted((own.folder / "results").glob("run-*.jsonl"), reverse=True)
     return SessionResults.of(read_lines(journal))
 
@@ -122,9 +122,9 @@ def test_they_are_stored_and_compared(own: OwnProject) -> None:
     stored = load(own.folder / "baselines" / "main.json")
     kept = {name.split("::")[1]: len(one.record.processes) for name, one in stored.items()}
     assert set(kept) == {"test_unnamed", "test_unnamed[2]", "test_late", "test_late_meter"}
-    assert min(kept.values()) >= 2  # as many more as others disturb
+    assert min(kept.values()) >= 2  # more if others disturb some
     own.write((HEAD + MANY).replace("    make_bench()(work)\n", ""))
-    # A test that was not selected is not missing, and one that no longer measures is.
+    # A deselected test is not missing, but one that no longer measures is.
     own.run(*FEW, "-k", "late", "--baseline=main", "--gate=99%").line("against baselines/main.json")
     results = results_of(own)
     assert set(results.verdicts) == {
@@ -152,7 +152,7 @@ def test_extra(later):
 """
 
 
-def test_what_is_noted_after_the_measurement_is_kept(own: OwnProject) -> None:
+def test_facts_added_after_the_measurement_are_kept(own: OwnProject) -> None:
     own.write(EXTRA)
     words = (
         "--baseline-save=main",
@@ -174,7 +174,7 @@ def test_what_is_noted_after_the_measurement_is_kept(own: OwnProject) -> None:
 
 
 @pytest.mark.parametrize("typed", [True, False], ids=["typed", "settings"])
-def test_options_of_pytest_benchmarks_table_show_it(own: OwnProject, typed: bool) -> None:
+def test_table_options_of_pytest_benchmark_show_it(own: OwnProject, typed: bool) -> None:
     own.write(EXTRA)
     word = "--benchmark-group-by=func"
     if not typed:
@@ -193,8 +193,8 @@ def test_late(request):
 """
 
 
-def test_files_of_one_node_id_are_refused(own: OwnProject) -> None:
-    """Of two packages that each have settings, the first is pytest's root."""
+def test_two_files_with_one_node_id_are_refused(own: OwnProject) -> None:
+    """If two packages have settings, pytest takes the first as its root."""
     (own.folder / "pytest.ini").unlink()
     for name in ("pkg-a", "pkg-b"):
         package = own.folder / name
@@ -202,7 +202,9 @@ def test_files_of_one_node_id_are_refused(own: OwnProject) -> None:
         (package / "pytest.ini").write_text(INI)
         (package / "test_same.py").write_text(SAME)
     words = (*FEW, "--import-mode=importlib", "pkg-a", "pkg-b")
-    own.run(*words).assert_code(4).line("have one test for pytest, test_same.py::test_here")
+    own.run(*words).assert_code(4).line(
+        "have a test with the same node id, test_same.py::test_here"
+    )
     own.run(*words, "-k", "late").assert_code(1).line("1 failed, 1 passed")
     root = ("-c", "pkg-a/pytest.ini", f"--rootdir={own.folder}")
     own.run(*words, *root).assert_code(0)
@@ -336,7 +338,7 @@ def test_without_a_loop(benchmark):
 """
 
 
-def test_a_coroutine_function_is_awaited_in_the_loop_that_runs(own: OwnProject) -> None:
+def test_a_coroutine_function_is_awaited_in_the_running_loop(own: OwnProject) -> None:
     own.write(HEAD + AWAITED)
     own.run(*FEW).assert_code(0).line("6 passed")
     found = own.records()
@@ -347,7 +349,7 @@ def test_a_coroutine_function_is_awaited_in_the_loop_that_runs(own: OwnProject) 
     assert record_of(found["test_told"])["rounds"]["count"] >= 5
 
 
-#: How a test measures -> the fixtures it asks for, its marker, and its lines.
+#: How a test measures -> its fixtures, its marker, and its lines.
 WAYS: Dict[str, Any] = {
     "call": (["benchmark"], "", "benchmark(work)"),
     "pedantic": (["benchmark"], "", "benchmark.pedantic(work, rounds=2)"),
@@ -391,11 +393,11 @@ SHAPES = st.lists(
 
 
 def source(shapes: List[Any]) -> str:
-    """Return the source of tests of these shapes."""
+    """Return the source of tests with these shapes."""
     lines = [HEAD, FIXTURES]
     for number, (way, beside) in enumerate(shapes):
         fixtures, marker, line = WAYS[way]
-        # A marked test is called again and again, and would make its fixtures each time.
+        # A marked test is called repeatedly and would create its fixtures each time.
         others = [] if way == "marked" else [BESIDE[name] for name in beside]
         names = dict.fromkeys([*fixtures, *(name for asked, _ in others for name in asked)])
         lines += [f"\n\n{marker}\ndef test_{number}({', '.join(names)}):", f"    {line}"]
@@ -413,7 +415,7 @@ def test_every_result_of_pytest_benchmark_is_a_row_or_is_named(
 ) -> None:
     own.write(source(shapes))
     (own.folder / "conftest.py").write_text(HELD)
-    # On the command line they would be refused where nothing measures.
+    # On the command line they are refused if nothing measures.
     (own.folder / "pytest.ini").write_text(f"{INI.rstrip()} {' '.join(FEW)}\n")
     shutil.rmtree(own.folder / "results", ignore_errors=True)
     outcome = own.run().assert_code(0)

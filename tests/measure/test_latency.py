@@ -1,4 +1,4 @@
-"""Which values of a step's own latencies count."""
+"""Which of a step's own latencies count."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QUIET, DISTURBED = [0.010] * 4, [0.500] * 4
 
 
 class Reporting(FakeStep):
-    """A step that reports what it is given."""
+    """A step that reports given latencies."""
 
     latency_source = "the client"
     reported: Optional[List[float]] = None
@@ -33,7 +33,7 @@ class Reporting(FakeStep):
 
 @pytest.fixture
 def step() -> Reporting:
-    return Reporting.__new__(Reporting)  # nothing of it runs
+    return Reporting.__new__(Reporting)  # nothing runs
 
 
 def described(step: Any, kept: List[bool], batches: int) -> Latency:
@@ -57,7 +57,7 @@ def test_values_of_disturbed_rounds_do_not_count(step: Reporting) -> None:
         ({"prefetched_batches": 2}, False, "rounds over batches per step", 40.0, 3),
     ],
 )
-def test_batches_are_timed_alone_where_a_call_may_run_one(
+def test_batches_are_timed_alone_if_a_call_can_run_one(
     change: Dict[str, Any], from_throughput: bool, source: str, p50_ms: float, samples: int
 ) -> None:
     step = FakeStep(FakeDevice(0), ArrayFeed("synthetic", ()), 0.02)
@@ -69,12 +69,12 @@ def test_batches_are_timed_alone_where_a_call_may_run_one(
 
 
 @pytest.mark.parametrize(("call", "source"), [(5e-8, SEVERAL_BATCHES), (1e-5, ONE_BATCH)])
-def test_the_timer_is_no_part_of_the_latency_of_short_calls(call: float, source: str) -> None:
+def test_the_timer_is_not_part_of_the_latency_of_short_calls(call: float, source: str) -> None:
     step = FakeStep(FakeDevice(0), ArrayFeed("synthetic", ()), call)
     step.batches_per_step = 1 << 20
 
     def clock() -> float:
-        step.device.clock.advance(1e-7)  # what reading it takes
+        step.device.clock.advance(1e-7)  # the time of reading it
         return step.device.clock()
 
     found = describe_latency(step, [0.1] * 3, [True] * 3, 0, False, clock, 1.0)
@@ -102,7 +102,7 @@ def test_the_slower_of_loader_and_model_limits(loading: float, limit: str) -> No
         ([1, 2], [True, False, True], [1]),
     ],
 )
-def test_each_round_has_equally_many_values(
+def test_each_round_has_the_same_number_of_values(
     values: List[float], kept: List[bool], found: List[float]
 ) -> None:
     assert of_rounds(values, kept) == found

@@ -1,4 +1,4 @@
-"""What another project pays for the plugin: nothing of the suite's libraries, and little time."""
+"""The plugin's cost for another project: none of the suite's libraries, and little time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.support.harness import QUIETLY, Outcome
 from tests.support.own_project import OwnProject
 
-BLOCKED = "numpy scipy PIL yaml jinja2 plotly ruptures tqdm torch tensorflow onnx pandas"
+BLOCKED = "numpy scipy PIL yaml jinja2 ruptures tqdm torch tensorflow onnx pandas"
 SITE = f"""\
 import sys
 for name in {BLOCKED!r}.split():
@@ -56,7 +56,7 @@ def test_a_gate_needs_no_library_of_the_suite(own: OwnProject) -> None:
 
 @pytest.mark.entry_point
 @pytest.mark.parametrize("measures", [False, True])
-def test_tests_that_measure_nothing_import_no_run(own: OwnProject, measures: bool) -> None:
+def test_tests_that_measure_nothing_do_not_import_the_run(own: OwnProject, measures: bool) -> None:
     (own.folder / "tests" / "conftest.py").write_text(LIST)
     (own.folder / "tests" / "test_ordinary.py").write_text(ORDINARY)
     if measures:

@@ -1,4 +1,4 @@
-"""A case that needs more memory than there is: one message with what was asked for."""
+"""A case that needs more memory than available: one message with the requested amount."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tests.support.harness import Project
 
 
 class OutOfMemoryError(RuntimeError):
-    """As PyTorch's, which is a RuntimeError too."""
+    """Like PyTorch's, which is also a RuntimeError."""
 
 
 class ResourceExhaustedError(Exception):
-    """As TensorFlow's."""
+    """Like TensorFlow's."""
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_long_reason_is_cut() -> None:
 
 
 @pytest.mark.slow
-def test_one_message_and_the_run_goes_on(project: Project) -> None:
+def test_one_message_and_the_run_continues(project: Project) -> None:
     words = ["-k", "beta-synthetic or alpha-bs8-synthetic", "--set=trouble=memory,none"]
     outcome = project.run(*words, "--set=batch_size=1000000").assert_code(1)
     assert "2 failed, 2 passed" in outcome.text
@@ -57,8 +57,8 @@ def test_one_message_and_the_run_goes_on(project: Project) -> None:
     assert "(Unable to allocate 7.28 TiB for an array)" in text
 
 
-def test_what_the_machine_has_not_fails_one_case(project: Project) -> None:
-    """As where Linux would promise the memory and kill the run once a case uses it."""
+def test_a_request_beyond_the_machine_fails_one_case(project: Project) -> None:
+    """Linux might promise the memory and kill the run when a case uses it."""
     small = (
         "from ipubench.fixtures.machine import memory\n"
         "memory.available = lambda: 0\n"

@@ -1,4 +1,4 @@
-"""The process that takes turns: what it answers to which order, and when it is quiet."""
+"""An alternating process replies to each command in turn, and only while it is quiet."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ipubench.fixtures.runtimes.fake import FakeStep
 from ipubench.plugins.measure import alternating, meter
 from ipubench.plugins.measure.alternating import (
     AlternatingMeter,
-    OrderedRounds,
-    Orders,
+    Commands,
+    RoundsOnCommand,
     wait_until_quiet,
 )
 from ipubench.plugins.measure.peaks import Peaks
@@ -23,51 +23,51 @@ from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
 from tests.support.command_line import given_options
 
 
-class Member:
-    """What the controlling run orders, and what it is answered."""
+class FakeInstance:
+    """Gives commands as a controlling run does, and keeps the replies."""
 
-    def __init__(self, *orders: Tuple[str, Any]) -> None:
-        self._orders = list(orders)
-        self.answers: List[Any] = []
+    def __init__(self, *commands: Tuple[str, Any]) -> None:
+        self._commands = list(commands)
+        self.replies: List[Any] = []
 
     def next_command(self) -> Optional[Tuple[str, Any]]:
-        return self._orders.pop(0) if self._orders else None
+        return self._commands.pop(0) if self._commands else None
 
     def reply(self, value: Any) -> None:
-        self.answers.append(value)
+        self.replies.append(value)
 
 
-def orders_of(member: Any) -> Orders:
-    return Orders(member)
+def commands_of(instance: Any) -> Commands:
+    return Commands(instance)
 
 
-def test_an_order_is_answered_when_the_next_one_is_awaited_and_no_thread_spins(
+def test_a_reply_is_sent_while_the_next_command_is_awaited_and_no_thread_spins(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    member = Member(("ready", None), ("warm_up", 7))
-    monkeypatch.setattr(alternating, "wait_until_quiet", lambda: member.answers.append("quiet"))
-    orders = orders_of(member)
-    assert orders.wait("ready") is None and member.answers == []
-    orders.answer("built")
-    assert orders.wait("warm_up") == 7 and member.answers == ["quiet", "built"]
+    instance = FakeInstance(("ready", None), ("warm_up", 7))
+    monkeypatch.setattr(alternating, "wait_until_quiet", lambda: instance.replies.append("quiet"))
+    commands = commands_of(instance)
+    assert commands.wait("ready") is None and instance.replies == []
+    commands.reply("built")
+    assert commands.wait("warm_up") == 7 and instance.replies == ["quiet", "built"]
 
 
-def test_each_round_is_answered_with_its_seconds_until_the_record_is_ordered() -> None:
-    member = Member(("round", None), ("round", None), ("record", "precision"))
-    rounds = OrderedRounds(Limits(5.0), FakeDevice(0).clock, None)
-    rounds.orders = orders_of(member)
+def test_each_round_replies_with_its_seconds_until_the_record_is_wanted() -> None:
+    instance = FakeInstance(("round", None), ("round", None), ("record", "precision"))
+    rounds = RoundsOnCommand(Limits(5.0), FakeDevice(0).clock, None)
+    rounds.commands = commands_of(instance)
     rounds.before_round([])
     rounds.before_round([0.5])
     with pytest.raises(EnoughRounds):
         rounds.before_round([0.5, 0.25])
-    assert (member.answers, rounds.stopped_by) == ([None, 0.5, 0.25], "precision")
+    assert (instance.replies, rounds.stopped_by) == ([None, 0.5, 0.25], "precision")
 
 
 @pytest.mark.parametrize(("busy", "looks"), [(0, 1), (3, 4), (10**6, 150)])
-def test_threads_that_spin_after_their_work_are_waited_for(
+def test_it_waits_for_threads_that_spin_after_their_work(
     busy: int, looks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They use the CPU during so many looks of two milliseconds, of which there are 150 at most."""
+    """They use the CPU during ``busy`` looks of two milliseconds each; 150 are the most."""
     done: List[float] = []
     clock = SimpleNamespace(
         monotonic=lambda: round(sum(done), 6),
@@ -79,23 +79,23 @@ def test_threads_that_spin_after_their_work_are_waited_for(
     assert len(done) == looks
 
 
-@pytest.mark.parametrize(("ordered", "rounds"), [(10, [0.1]), (20, [])])
-def test_calls_of_the_length_that_both_sides_take_were_rounds_already(
-    ordered: int, rounds: List[float], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("length", "rounds"), [(10, [0.1]), (20, [])])
+def test_calibration_counts_as_rounds_if_both_processes_take_its_length(
+    length: int, rounds: List[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def calibrate(step: Any, clock: Any, target: float, most_seconds: float) -> Calibrated:
         step.batches_per_step = 10
         return Calibrated([0.1], batches=30)
 
     monkeypatch.setattr(meter, "calibrate", calibrate)
-    device, member = FakeDevice(0), Member(("warm_up", ordered))
+    device, instance = FakeDevice(0), FakeInstance(("warm_up", length))
     config = SimpleNamespace(option=given_options(budget=5.0))
     case_run: Any = SimpleNamespace(
         item=SimpleNamespace(config=config), case=None, benchmark=None, device=device
     )
-    made = AlternatingMeter(case_run, Peaks(None, "fake", device.clock), member)  # type: ignore[arg-type]
+    made = AlternatingMeter(case_run, Peaks(None, "fake", device.clock), instance)  # type: ignore[arg-type]
     step = FakeStep(device, ArrayFeed("synthetic", ()), 0.01)
     assert made._choose_batches(step, calibrated=True) == Calibrated(rounds, batches=30)
-    assert step.batches_per_step == ordered
-    assert member.answers == [{"batches": 10, "unfit": "", "timed": 1.0}]
-    assert not made._adapts(step)  # the other side would not know
+    assert step.batches_per_step == length
+    assert instance.replies == [{"batches": 10, "unfit": "", "timed": 1.0}]
+    assert not made._adapts(step)

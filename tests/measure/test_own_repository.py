@@ -1,4 +1,4 @@
-"""A project of somebody else's under ``-p ipubench``: its tests are measured, stored and judged."""
+"""Another project under ``-p ipubench``: its tests are measured, stored and judged."""
 
 from __future__ import annotations
 
@@ -94,14 +94,14 @@ def own(own: OwnProject) -> OwnProject:
 
 FEW = ("--budget=0.1", "--target-precision=50%")
 
-# What the page on a repository of one's own leaves to its reader.
+# The page on other repositories leaves this to its reader.
 READERS = """
 LINE = TEXT = "a line"
 count = parse = len
 """
 
 
-def test_the_pages_files_are_cases_as_they_are_written(own: OwnProject) -> None:
+def test_the_pages_files_are_cases_as_written(own: OwnProject) -> None:
     page = (ROOT / "docs" / "how-to" / "own-repository.md").read_text(encoding="utf-8")
     settings = re.findall(r"```ini\n(.*?)```", page, re.DOTALL)
     (own.folder / "pytest.ini").write_text("".join(settings))
@@ -115,9 +115,9 @@ def test_the_pages_files_are_cases_as_they_are_written(own: OwnProject) -> None:
 @pytest.mark.entry_point
 @pytest.mark.slow
 def test_tests_of_pytest_benchmark_and_callables_are_recorded(own: OwnProject) -> None:
-    own.environment["ONEDNN_MAX_CPU_ISA"] = "AVX2"  # a CPU that takes float32 for 16 bits
+    own.environment["ONEDNN_MAX_CPU_ISA"] = "AVX2"  # a CPU that uses float32 for 16 bits
     outcome = own.run(*FEW, "-k", "not no_case and not stopped", alone=True).assert_code(0)
-    assert "float32" not in outcome.text  # a callable computes with whatever it likes
+    assert "float32" not in outcome.text  # a callable chooses its own precision
     found = own.records()
     names = ("sum-10", "sum-100", "work", "pedantic", "told", "group", "meter", "async")
     assert set(found) == {*(f"test_{name}" for name in names), "sort-generated"}
@@ -147,7 +147,7 @@ def test_tests_of_pytest_benchmark_and_callables_are_recorded(own: OwnProject) -
 
 
 @pytest.mark.slow
-def test_fresh_processes_measure_as_the_command_line_says(own: OwnProject) -> None:
+def test_fresh_processes_measure_as_the_command_line_asks(own: OwnProject) -> None:
     words = ["-k", "test_work", "--benchmark-min-rounds", "6", "--benchmark-max-time=0.01"]
     words += ["--import-mode=importlib", "--processes=2", "--keep-disturbed"]
     own.run(*words, "--baseline-save=main").assert_code(0)
@@ -179,10 +179,10 @@ def perf_sized(benchmark, request, url):
 
 @pytest.mark.slow
 def test_fresh_processes_have_the_projects_own_options(own: OwnProject) -> None:
-    """Or they would measure other work than the run; those of a worker as well."""
+    """Otherwise they would measure other work than the run; also for a worker's processes."""
     (own.folder / "conftest.py").write_text(OPTIONS)
     (own.folder / "tests" / "test_own.py").write_text(SIZED)
-    # pytest's cache is left out here, so of its settings none is known.
+    # pytest's cache is disabled here, so its settings are unknown.
     ini = INI.replace("--device=cpu", "--device=cpu --deep")
     strict = "filterwarnings = error:Unknown config option:pytest.PytestConfigWarning\n"
     (own.folder / "pytest.ini").write_text(ini + strict)
@@ -191,12 +191,12 @@ def test_fresh_processes_have_the_projects_own_options(own: OwnProject) -> None:
     outcome.line("baseline with 1 case")
     outcome.line("1 worker ")  # a CPU is one device
     seen = (own.folder / "seen").read_text().splitlines()
-    # Others may disturb one, which another replaces.
+    # Others may disturb one, which is then replaced.
     assert len(seen) >= 2 and set(seen) == {"700 True"}
 
 
 @pytest.mark.slow
-def test_a_revision_of_a_project_that_only_uses_the_suite(own: OwnProject) -> None:
+def test_a_revision_of_a_project_that_only_uses_the_plugin(own: OwnProject) -> None:
     own.commit("as it was")
     own.work.write_text(WORK.replace("2000", "6000"))
     words = (
@@ -221,17 +221,17 @@ def test_a_revision_of_a_project_that_only_uses_the_suite(own: OwnProject) -> No
     said = outcome.line("test_work (calls/s) ")
     assert "regressed" in said or "inconclusive" in said, outcome.text
     outcome.line("the same versions; commit ")
-    assert "alternating processes" not in outcome.text  # but rounds in turns
+    assert "alternating processes" not in outcome.text  # instead of alternating rounds
     (own.folder / "conftest.py").write_text(OPTIONS)
     outcome = own.run(*words, "--size=3")
     outcome.line("it does not run there: unrecognized arguments: --size=3")
 
 
-def test_options_without_anything_to_act_on_are_refused(own: OwnProject) -> None:
+def test_options_without_effect_are_refused(own: OwnProject) -> None:
     for word in ("--baseline-save", "--set=steps=3"):
         outcome = own.run("-k", "test_nothing", word if "=" in word else f"{word}=x").assert_code(4)
         outcome.line(f"{word}: no selected test measures anything")
-    # In the settings they are of runs that measure.
+    # In the settings they apply to runs that measure.
     (own.folder / "pytest.ini").write_text(INI.rstrip() + " --report=out --history\n")
     own.run("-k", "test_nothing").assert_code(0).line("1 passed")
 
@@ -258,7 +258,7 @@ def test_options_without_anything_to_act_on_are_refused(own: OwnProject) -> None
         ),
     ],
 )
-def test_what_a_test_without_cases_can_do(
+def test_options_for_a_test_without_cases(
     own: OwnProject, words: Any, code: int, said: List[str]
 ) -> None:
     outcome = own.run(*words).assert_code(code)
@@ -316,7 +316,7 @@ def test_theirs_too(meter, case, device):
 """
 
 
-def test_a_projects_fixtures_and_parameters_may_have_the_names_of_ours(own: OwnProject) -> None:
+def test_a_projects_fixtures_and_parameters_may_have_our_names(own: OwnProject) -> None:
     (own.folder / "tests" / "test_names.py").write_text(NAMED_AS_OURS)
     (own.folder / "tests" / "conftest.py").write_text(THEIR_DEVICE)
     text = TESTS.replace("def test_sorted(config, meter):", "def test_sorted(config, meter, case):")
@@ -341,7 +341,7 @@ def test_ordinary():
 """
 
 
-def test_tests_that_are_expected_to_fail_are_counted_as_pytest_does(own: OwnProject) -> None:
+def test_expected_failures_are_counted_as_pytest_does(own: OwnProject) -> None:
     (own.folder / "tests" / "test_own.py").write_text(EXPECTED_TO_FAIL)
     outcome = own.run("-rA", *FEW).assert_code(0)
     outcome.line("1 passed, 1 xfailed")
@@ -350,7 +350,7 @@ def test_tests_that_are_expected_to_fail_are_counted_as_pytest_does(own: OwnProj
     assert not re.search(r"\[ *[0-9]+%\]", outcome.text), "pytest's share of the ordinary tests"
 
 
-def test_not_asked_for_nothing_is_measured(own: OwnProject) -> None:
+def test_without_a_request_nothing_is_measured(own: OwnProject) -> None:
     (own.folder / "pytest.ini").write_text("[pytest]\n")
     text = TESTS[: TESTS.index("def test_meter")].replace("from ipubench", "# ")
     (own.folder / "tests" / "test_own.py").write_text(text)
@@ -362,7 +362,7 @@ SORTED = "tests/test_own.py::test_sorted[sort-generated]"
 
 
 @pytest.mark.entry_point
-def test_prune_collects_with_the_options_of_the_project(own: OwnProject) -> None:
+def test_prune_collects_with_the_project_options(own: OwnProject) -> None:
     (own.folder / "pytest.ini").write_text(
         INI.replace("--strict", "-k nothing_at_all --lf --strict")
     )

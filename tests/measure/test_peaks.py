@@ -1,4 +1,4 @@
-"""The ceilings: once a machine, kept on disk, never lowered."""
+"""The measured peaks: once per machine, stored on disk, never lowered."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "peaks.json"
 
 
-def test_a_ceiling_is_measured_once_on_each_machine(path: Path) -> None:
+def test_a_peak_is_measured_once_per_machine(path: Path) -> None:
     bench = Bench(path)
     assert bench.rate(0.5) == bench.rate(0.1) == pytest.approx(20)
     assert bench.made == [0.5]
@@ -53,13 +53,13 @@ def test_a_ceiling_is_measured_once_on_each_machine(path: Path) -> None:
     "content",
     ["{", "[]", '{"cpu/x": 3}', '{"cpu/x": {"matmul": "fast"}}', '{"cpu/x": {"matmul": -1}}'],
 )
-def test_a_damaged_cache_is_measured_anew(path: Path, content: str) -> None:
+def test_a_damaged_cache_is_measured_again(path: Path, content: str) -> None:
     path.write_text(content)
     assert Bench(path).rate(0.5) == pytest.approx(20)
     assert json.loads(path.read_text())["cpu/x"]["matmul"] == pytest.approx(20)
 
 
-def test_without_a_cache_the_value_serves_the_session(tmp_path: Path) -> None:
+def test_without_a_cache_the_session_keeps_the_value(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     for path in (None, tmp_path / "file" / "peaks.json"):
         bench = Bench(path)
@@ -67,7 +67,7 @@ def test_without_a_cache_the_value_serves_the_session(tmp_path: Path) -> None:
     assert Bench(None).peaks.get("matmul", lambda: None) is None
 
 
-def test_what_others_slowed_down_is_not_kept(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disturbed_peak_is_not_stored(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(TAKEN_VARIABLE, "0.5")
     device = FakeDevice(0)
     peaks = Peaks(path, "cpu/x", device.clock, lambda: Disturbance.of(device))
@@ -76,7 +76,7 @@ def test_what_others_slowed_down_is_not_kept(path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(("taken", "implausible"), [("0", True), ("0.5", False)])
-def test_a_ceiling_beside_other_programs_accuses_nobody(
+def test_a_disturbed_peak_makes_no_case_implausible(
     taken: str, implausible: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(TAKEN_VARIABLE, taken)
@@ -96,8 +96,8 @@ def test_a_ceiling_beside_other_programs_accuses_nobody(
     assert len(made) == 1 + (1 if implausible else TRIES)
 
 
-def test_a_ceiling_that_was_too_low_accuses_nobody() -> None:
-    """What is too much for the first measurement of a peak is not for the next one."""
+def test_a_peak_that_was_too_low_makes_no_case_implausible() -> None:
+    """A rate above the first measurement of a peak may be below the next one."""
     device = FakeDevice(0)
     seconds = iter([2.0, 2.0])  # a dropped run and a timed one
 
@@ -111,7 +111,7 @@ def test_a_ceiling_that_was_too_low_accuses_nobody() -> None:
 
 
 @pytest.mark.parametrize(("exact", "implausible"), [(True, True), (False, False)])
-def test_work_with_shortcuts_may_exceed_the_ceiling(exact: bool, implausible: bool) -> None:
+def test_work_with_shortcuts_may_exceed_the_peak(exact: bool, implausible: bool) -> None:
     class Counted(FakeStep):
         exact_flops = exact
 
@@ -125,9 +125,9 @@ def test_work_with_shortcuts_may_exceed_the_ceiling(exact: bool, implausible: bo
     assert (facts.peak, facts.share, facts.weight_bytes_per_item) == (10.0, 2.0, 50.0)
 
 
-def test_the_work_of_several_hosts_is_not_held_against_the_ceiling_of_one() -> None:
+def test_the_work_of_several_hosts_is_not_compared_with_the_peak_of_one() -> None:
     class Members:
-        def order(self, name: str, argument: object = None) -> List[Dict[str, object]]:
+        def command(self, name: str, argument: object = None) -> List[Dict[str, object]]:
             return [{"weight_traffic": None}] * 2
 
     one = FakeStep(FakeDevice(0), ArrayFeed("synthetic", ()), 0.1, peak=10.0)

@@ -1,4 +1,4 @@
-"""The measuring loop on the fake clock, where every time is exact."""
+"""The measuring loop with a fake clock, so every time is exact."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def test_a_calibrated_round_is_a_tenth_of_a_second_or_one_batch(batch_seconds: f
 @pytest.mark.parametrize(
     ("batch_seconds", "calls", "chosen"),
     [
-        (1e-4, [1, 10, 100, 1000, 1000], 1000),  # ten times as many at most
+        (1e-4, [1, 10, 100, 1000, 1000], 1000),  # at most ten times as many
         (0.03, [1, 4, 4], 3),
         (0.045, [1, 3, 3], 2),
         (0.2, [1, 1], 1),
-        (1.0, [1], 1),  # no disturbance makes a call as long
+        (1.0, [1], 1),  # no disturbance makes a call that long
     ],
 )
-def test_calibration_grows_and_repeats_what_a_disturbance_may_have_made_long(
+def test_calibration_grows_and_repeats_calls_that_may_have_been_disturbed(
     batch_seconds: float, calls: List[int], chosen: int
 ) -> None:
     step = fake_step(batch_seconds)
@@ -67,7 +67,7 @@ def test_calibration_keeps_whole_bursts(batch_seconds: float, burst: int) -> Non
 
 
 class Burst(FakeStep):
-    """Sixteen batches that come together: all are there, or the first one waits for all."""
+    """Sixteen batches that arrive together: all are ready, or the first one waits for all."""
 
     burst = 16
     prefetched_batches = 32
@@ -90,7 +90,7 @@ class Burst(FakeStep):
     ("waits", "seconds", "batches"),
     [(False, 3.2, 4), (True, 3.2, 16), (False, 0.7, 16), (False, 160.0, 1)],
 )
-def test_a_round_is_a_part_of_a_slow_burst_where_no_part_waits(
+def test_a_round_is_part_of_a_slow_burst_if_no_part_waits(
     waits: bool, seconds: float, batches: int
 ) -> None:
     step = Burst(waits, seconds)
@@ -100,13 +100,13 @@ def test_a_round_is_a_part_of_a_slow_burst_where_no_part_waits(
     assert math.fsum(found.seconds) == pytest.approx(seconds)
 
 
-def test_a_call_that_takes_no_time_is_no_measurement() -> None:
+def test_a_call_that_takes_no_time_is_not_a_measurement() -> None:
     step = fake_step(0.0)
     with pytest.raises(CaseError, match="FakeStep returns before the device has worked; its call"):
         measure.warm_up(step, step.device.clock)
 
 
-def test_warm_up_goes_on_while_rounds_get_faster_and_then_stops() -> None:
+def test_warm_up_continues_while_rounds_get_faster() -> None:
     device = FakeDevice(0)
     times: List[float] = [1.0, 0.8, 0.6, 0.5, 0.5, 0.1]
 
@@ -123,7 +123,7 @@ def test_warm_up_goes_on_while_rounds_get_faster_and_then_stops() -> None:
     ("first", "dropped", "rounds"),
     [(0.1, 1, 1), (0.5, 1, 2), (None, 1, 2), (None, 3, 3), (0.1, 4, 3), (None, 4, 4)],
 )
-def test_a_first_call_as_long_as_a_round_is_one_of_those_that_are_dropped(
+def test_a_first_call_as_long_as_a_round_is_dropped(
     first: Optional[float], dropped: int, rounds: int
 ) -> None:
     step = fake_step(0.1)
@@ -137,7 +137,7 @@ def test_a_first_call_as_long_as_a_round_is_one_of_those_that_are_dropped(
     ("most_seconds", "before", "dropped", "ended_by"),
     [
         (2.5, [], [10.0], "budget"),
-        (2.5, [11.0], [11.0], "budget"),  # calibration has run a round already
+        (2.5, [11.0], [11.0], "budget"),  # calibration has already run a round
         (19.0, [], [10.0, 9.5], "budget"),
         (19.0, [9.9], [9.9, 10.0], "steady"),
         (math.inf, [], [10.0 - 0.5 * number for number in range(12)], "most"),
@@ -160,7 +160,7 @@ def test_warm_up_ends_with_its_share_of_the_budget(
 
 
 @given(st.floats(1e-3, 100), st.floats(0.1, 60), st.integers(0, 9), st.integers(1, 4))
-def test_warm_up_takes_one_round_more_than_its_share_at_most(
+def test_warm_up_exceeds_its_share_by_at_most_one_round(
     batch_seconds: float, most_seconds: float, prefetched: int, dropped: int
 ) -> None:
     step = fake_step(batch_seconds)
@@ -194,8 +194,8 @@ def test_warm_up_uses_up_what_workers_prepared() -> None:
         ([0.1] * 21, Limits(budget=0.1, steps=21), "steps"),
         ([0.1] * 2, Limits(budget=0.1, most=3), ""),
         ([0.1] * 3, Limits(budget=100, most=3), "end"),
-        ([], Limits(most=0), ""),  # one round in any case
-        # Of many rounds only every twentieth part is looked at.
+        ([], Limits(most=0), ""),  # at least one round
+        # With many rounds it checks only after every twentieth.
         ([0.1] * 1000, Limits(budget=1000), "precision"),
         ([0.1] * 1001, Limits(budget=1000), ""),
     ],
@@ -219,7 +219,7 @@ def test_a_round_is_short_if_the_budget_is(budget: float, seconds: float) -> Non
     assert measure.target_seconds(budget) == pytest.approx(seconds)
 
 
-def test_canaries_take_a_part_of_the_budget() -> None:
+def test_canaries_take_part_of_the_budget() -> None:
     unequal = [0.1, 0.2] * 10
     assert stop_reason(unequal, Limits(budget=3.5), between=0.4) == ""
     assert stop_reason(unequal, Limits(budget=3.5), between=0.6) == "budget"
@@ -266,7 +266,7 @@ def test_the_best_rate_drops_the_first_run() -> None:
     assert measure.best_rate(Work(lambda: None, 1.0), device.clock) == math.inf
 
 
-def test_a_steady_rate_leaves_out_what_was_waiting() -> None:
+def test_a_steady_rate_excludes_prepared_batches() -> None:
     device = FakeDevice(0)
     waiting = [0.0, 0.0, 0.0]  # batches that were loaded before
 
@@ -290,7 +290,7 @@ def test_a_steady_rate_leaves_out_what_was_waiting() -> None:
         (0.6, 0.02, 1),
     ],
 )
-def test_waiting_ends_with_what_was_waiting_or_with_its_time(
+def test_waiting_ends_with_the_prepared_batches_or_with_its_time(
     seconds: float, most_seconds: float, runs: int
 ) -> None:
     device = FakeDevice(0)

@@ -1,4 +1,4 @@
-"""Rounds that would take too long on this machine have fewer batches, and the record says so."""
+"""Rounds that would take too long on this machine get fewer batches, which the record shows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.stored import a_benchmark, changed
 
 
 class Requests(RequestStep):
-    """Requests without a server; the clients are only counted."""
+    """Requests without a server; only the clients are counted."""
 
     def __init__(self, clients: int, each: int, system: str = "host") -> None:
         runtime: Any = None
@@ -56,7 +56,7 @@ FIXED = ["-k", "beta-synthetic", "--set=requests=64", "--set=batch_seconds=0.1"]
 @pytest.mark.parametrize(
     ("words", "batches"),
     [
-        ([], 32),  # a first call of seven seconds, for a budget of five
+        ([], 32),  # a first call of seven seconds with a budget of five
         (["--budget=60"], 64),
         (["--steps=3"], 64),
     ],
@@ -76,13 +76,13 @@ def test_a_round_is_a_modest_share_of_the_budget(
 @pytest.mark.parametrize(
     ("flops", "seconds", "words", "dropped"),
     [
-        (8e9, 10, [], 0),  # 64 GFLOP a batch: 21 s at 0.3 of the peak
+        (8e9, 10, [], 0),  # 64 GFLOP per batch: 21 s at 0.3 of the peak
         (8e8, 10, [], 1),  # 2.1 s: the first call may have prepared something
         (1.5e9, 1.2, [], 2),  # 4 s, and it took less than half of the budget
         (8e9, 10, ["--budget=60"], 2),  # a batch is a small part of the warm-up
     ],
 )
-def test_a_first_call_that_was_long_by_its_work_is_the_whole_warm_up(
+def test_a_first_call_with_much_work_is_the_whole_warm_up(
     project: Project, flops: float, seconds: float, words: List[str], dropped: int
 ) -> None:
     work = [f"--set=batch_seconds={seconds}", f"--set=flops={flops}", "--set=peak=1e10"]
@@ -96,7 +96,7 @@ def test_a_first_call_that_was_long_by_its_work_is_the_whole_warm_up(
 
 
 @pytest.mark.parametrize(("how", "comparable"), [("async", False), ("sync", True), (None, True)])
-def test_requests_that_wait_at_once_are_compared_with_as_many(
+def test_concurrent_requests_are_compared_with_equally_many(
     how: Optional[str], comparable: bool
 ) -> None:
     one = a_benchmark([0.1], effective={"request_type": how})

@@ -1,4 +1,4 @@
-"""Runs of the suite in a process: what compiling takes, and what loading allows."""
+"""Runs of the suite in a process: compile times, and limits by the loader."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.support.harness import Project
 
 
 @pytest.mark.entry_point
-def test_a_kept_model_saves_its_compilation_and_the_summary_says_so(project: Project) -> None:
+def test_a_stored_model_saves_its_compilation_and_the_summary_shows_it(project: Project) -> None:
     words = ["-k", "beta", "--set=model_cache_path=kept"]
     save = ("-k", "beta", "--baseline-save=main", "--processes=1")
     project.run(*save).assert_code(0)
@@ -23,7 +23,7 @@ def test_a_kept_model_saves_its_compilation_and_the_summary_says_so(project: Pro
     outcome.line("2 compiled models were kept from earlier: 3.0 s saved")
 
 
-def test_a_damaged_model_is_compiled_anew_with_a_warning(project: Project) -> None:
+def test_a_damaged_model_is_compiled_again_with_a_warning(project: Project) -> None:
     words = ["-k", "beta-synthetic", "--set=model_cache_path=kept"]
     project.run(*words).assert_code(0)
     (model,) = (project.folder / "kept").glob("*.txt")
@@ -38,7 +38,7 @@ def test_a_damaged_model_is_compiled_anew_with_a_warning(project: Project) -> No
 
 
 @pytest.mark.entry_point
-def test_compiling_alone_measures_nothing_and_says_what_a_kept_model_saved(
+def test_compile_only_measures_nothing_and_reports_what_a_stored_model_saved(
     project: Project,
 ) -> None:
     words = ["--set=compile_only=yes", "--set=model_cache_path=kept"]
@@ -49,7 +49,7 @@ def test_compiling_alone_measures_nothing_and_says_what_a_kept_model_saved(
     outcome.line("built in 1.0 s, compiled in 0.5 s (1.5 s less than without its cache), not run")
 
 
-def test_the_summary_says_whether_the_loader_or_the_model_limits(project: Project) -> None:
+def test_the_summary_shows_whether_the_loader_or_the_model_limits(project: Project) -> None:
     words = ["-k", "beta-synthetic", "--set=loader_seconds=0.0005,0.005"]
     outcome = project.run(*words).assert_code(0)
     records = project.records().values()
@@ -62,7 +62,7 @@ def test_the_summary_says_whether_the_loader_or_the_model_limits(project: Projec
     assert len(records) == 2
 
 
-def test_many_cases_that_load_are_summed_up(project: Project) -> None:
+def test_many_loading_cases_are_summed_up(project: Project) -> None:
     outcome = project.run("--sweep", "--set=loader_seconds=0.001,0.02").assert_code(0)
     assert sum(" items/s alone: the " in line for line in outcome.lines) == 6
     outcome.line("10 more read from disk; of all 16 the loader limits 8, the model 8")

@@ -1,4 +1,4 @@
-"""What traces a test, such as coverage, is not measured with it."""
+"""Tracers of a test, such as coverage, are not measured with it."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def test_a_tracer_sees_one_call_that_is_not_measured(awaited: bool) -> None:
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="cProfile is none of sys.getprofile there")
-def test_a_profiler_of_the_whole_test_goes_on_after_the_measurement() -> None:
-    """As that of pytest-profiling."""
+def test_a_profiler_of_the_whole_test_continues_after_the_measurement() -> None:
+    """Like pytest-profiling's."""
     case_run: Any = SimpleNamespace(
         item=SimpleNamespace(config=None), case=None, benchmark=None, device=None
     )

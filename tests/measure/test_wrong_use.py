@@ -1,4 +1,4 @@
-"""Bench functions that use the meter wrongly."""
+"""Bench functions that misuse the meter."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def bench_called(meter):
 """
 
 
-def test_amounts_that_are_none_and_a_second_call(project: Project) -> None:
+def test_invalid_amounts_and_a_second_call(project: Project) -> None:
     (project.folder / "bench_wrong.py").write_text(FILE)
     words = ("bench_wrong.py", "--device=fake")
     outcome = run_pytest(project.folder, project.environment, *words).assert_code(1)
@@ -54,7 +54,7 @@ def test_amounts_that_are_none_and_a_second_call(project: Project) -> None:
         outcome.line(f"meter(..., {said}: ")
     outcome.line("bench_wrong.py::bench_twice: meter is called a second time")
     outcome.line("meter(...) was given a value of type int, which cannot be called: give it the")
-    outcome.line("12 failed, 1 passed in")  # and no warning that they use no benchmark
+    outcome.line("12 failed, 1 passed in")  # and no warning about an unused benchmark
     assert project.records()["bench_numpy"]["items_per_round"] == 20
 
 
@@ -62,7 +62,7 @@ async def fetch() -> None:
     await asyncio.sleep(0)
 
 
-def test_a_callable_whose_coroutine_nobody_awaits_is_refused() -> None:
+def test_a_callable_with_an_unawaited_coroutine_is_refused() -> None:
     step = CallStep(lambda: fetch())
     step.build()
     step()

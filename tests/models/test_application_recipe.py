@@ -1,4 +1,4 @@
-"""The application's recipe against formulas in NumPy: rates, optimisers, loss, pixels, updates."""
+"""The application's recipe compared with NumPy: rates, optimisers, loss, pixels, updates."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ SCHEDULES: Dict[str, Dict[str, Any]] = {
     "polynomial": {"epochs_to_total_decay": 5.0, "end_learning_rate_ratio": 0.01, "power": 2.0},
 }
 FIRST = 0.01 * BATCH
-SPAN = np.arange(8 * PER_EPOCH)  # past the end of every schedule
+SPAN = np.arange(8 * PER_EPOCH)  # after the end of every schedule
 
 
 def value(schedule: str, t: float) -> float:
-    """Return a schedule of SCHEDULES at an update, without warm-up."""
+    """Return the value of one of SCHEDULES at an update, without warm-up."""
     if schedule == "const":
         return FIRST
     if schedule == "cosine":
@@ -114,7 +114,7 @@ def test_a_rate_is_its_formula(schedule: str, warmup: str, stairs: bool) -> None
         ({"auto_loss_scaling": True, "warmup_mode": "mask", **SCHEDULES["cosine"]}, "mask"),
     ],
 )
-def test_a_value_without_meaning_is_refused(options: Dict[str, Any], name: str) -> None:
+def test_a_meaningless_value_is_refused(options: Dict[str, Any], name: str) -> None:
     with pytest.raises(ValueError, match=name):
         recipe(**options).check()
 
@@ -145,7 +145,7 @@ def numpy_rmsprop(w: Any, g: Any, s: Dict[str, Any], given: Numbers) -> Any:
     rate, momentum, _ = given
     rho = 1 - 2.0**-9 * BATCH
     s["s"] = rho * s.get("s", 0) + (1 - rho) * g * g
-    root = np.sqrt(s["s"] + 0.01) if momentum else np.sqrt(s["s"]) + 0.01  # as Keras has it
+    root = np.sqrt(s["s"] + 0.01) if momentum else np.sqrt(s["s"]) + 0.01  # as in Keras
     s["v"] = momentum * s.get("v", 0) + rate * g / root
     return w - s["v"]
 
@@ -160,7 +160,7 @@ OPTIMISERS: Dict[str, Tuple[Callable[..., Any], Dict[str, Any]]] = {
 
 @pytest.mark.parametrize(("momentum", "l2", "fuse"), [(0.8, L2, True), (0.0, 0.0, False)])
 @pytest.mark.parametrize("name", OPTIMISERS)
-def test_an_optimiser_is_numpys(
+def test_an_optimiser_agrees_with_numpy(
     tf: Any, name: str, momentum: float, l2: float, fuse: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With loss scaling, which changes nothing; L2 is in every gradient, also of norms."""
@@ -191,7 +191,7 @@ def test_lars_with_a_weight_or_a_gradient_of_zeros_is_finite(tf: Any) -> None:
     assert variables[1].numpy().tolist() == [1.0, 2.0]
 
 
-def test_sixteen_bits_are_rounded_once_an_update(tf: Any) -> None:
+def test_sixteen_bits_are_rounded_once_per_update(tf: Any) -> None:
     made = recipe(momentum=0.8, weight_decay=DECAY, l2_regularization=L2)
     variables, slots = trained(tf, made.optimiser_for(tf), "bfloat16")
     exact, _ = trained(tf, made.optimiser_for(tf))
@@ -219,7 +219,7 @@ def test_the_loss_spreads_smoothing_over_all_classes(tf: Any, smoothing: float) 
 
 
 def test_the_scale_follows_the_share_near_overflow(tf: Any) -> None:
-    """Against the rule in plain numbers: raised, held below the limit, lowered, never below 1."""
+    """The rule in plain numbers: raised, held below the limit, lowered, never below 1."""
     optimiser: Any = recipe(auto_loss_scaling=True).optimiser_for(tf)
     variables = [tf.Variable(np.zeros(1000, np.float32)), tf.Variable(0.0)]
     slots = optimiser.slots(variables)
@@ -257,7 +257,7 @@ def test_one_large_gradient_among_many_does_not_lower_the_scale(tf: Any) -> None
 @pytest.mark.parametrize("ipu", [False, True])
 @pytest.mark.parametrize("bad", [np.inf, np.nan])
 def test_an_update_that_is_not_finite_leaves_the_weights(tf: Any, bad: float, ipu: bool) -> None:
-    """On a host, and compiled as a whole, as a program on IPUs is."""
+    """On a host, and compiled as a whole like a program for IPUs."""
     made = recipe(auto_loss_scaling=True, weight_decay=DECAY)
     optimiser: Any = made.optimiser_for(tf, fuse=not ipu)
     variables = [tf.Variable([1.0, 2.0]), tf.Variable(3.0)]
@@ -274,7 +274,7 @@ def test_an_update_that_is_not_finite_leaves_the_weights(tf: Any, bad: float, ip
     assert float(optimiser.scale.numpy()) == 2.0
 
 
-def test_the_values_of_the_rule_are_those_of_the_sdks_keras_optimiser() -> None:
+def test_the_rule_has_the_values_of_the_sdks_keras_optimiser() -> None:
     module = "keras.ipu.optimizers.als_optimizer"
     described = sdk_api.description("tensorflow_ipu.json")["modules"][module]["classes"]
     ours = {
@@ -288,7 +288,7 @@ def test_the_values_of_the_rule_are_those_of_the_sdks_keras_optimiser() -> None:
     assert ours == {name: float(defaults[name]["default"]) for name in ours}
     assert defaults["histogram_bin_edge"]["default"] == "2 ** 13"
     assert auto_scaling.EDGE == 2**13
-    # A decrease cannot be chosen: it undoes an increase.
+    # The decrease cannot be set: it undoes an increase.
     assert "decrease_factor" not in defaults
     assert auto_scaling.LOWER == 1 / auto_scaling.RAISE
 
@@ -322,7 +322,7 @@ def test_pixels_are_those_of_the_data_sets(tf: Any) -> None:
     )
 
 
-def test_cifar_images_are_mirrored_one_by_one_and_again_with_the_seed(tf: Any) -> None:
+def test_cifar_images_are_mirrored_individually_and_repeatably_with_a_seed(tf: Any) -> None:
     images = np.random.RandomState(3).randint(0, 256, (64, 4, 6, 3)).astype(np.uint8)
     made = recipe(preprocess="cifar10")
     labels = tf.zeros([64], tf.int32)
@@ -346,7 +346,7 @@ def test_cifar_images_are_mirrored_one_by_one_and_again_with_the_seed(tf: Any) -
 # --- whole updates ---------------------------------------------------------------------------
 
 
-def test_an_image_of_one_colour_is_zero_and_normalised_images_stay(tf: Any) -> None:
+def test_an_image_of_one_colour_becomes_zero_and_normalised_images_stay(tf: Any) -> None:
     grey, labels = tf.fill([2, 4, 4, 3], 7.0), tf.constant([1, 2])
     made = recipe(preprocess="cifar10")
     images, targets = made.prepare(tf, grey, labels, None, None, tf.float32)
@@ -359,8 +359,8 @@ def test_an_image_of_one_colour_is_zero_and_normalised_images_stay(tf: Any) -> N
 # --- whole updates ---------------------------------------------------------------------------
 
 
-def test_a_hosts_updates_are_numpys(tf: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gradients of each micro batch from a tape, their mean and the optimiser from NumPy."""
+def test_host_updates_agree_with_numpy(tf: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gradients of each micro batch come from a tape, their mean and the optimiser from NumPy."""
     small.use_batches(monkeypatch)
     made: Any = recipe(
         momentum=0.9,

@@ -1,4 +1,4 @@
-"""The application's networks against Keras' layers, published figures, and one big batch."""
+"""The application's networks compared with Keras layers, published figures, and one big batch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.tensorflow_cnn import draw_nothing, draw_zeros, error, vary_n
 pytestmark = pytest.mark.framework
 
 CLASSES = 5
-#: The original's own figures; of resnet18 and 34 torchvision's, plus one projection each.
+#: The original's own figures; for resnet18 and 34 torchvision's, plus one projection each.
 PARAMETERS = {
     "cifar_resnet8": 75_290,
     "cifar_resnet20": 269_722,
@@ -42,7 +42,7 @@ PARAMETERS = {
 }
 #: Norms that follow a convolution.
 FOLDED = {"resnet50": 53, "cifar_resnet8": 7}
-#: Splits of the published configurations.
+#: Splits in the published configurations.
 SPLITS = [
     ("resnet50", "conv2_block2_out conv3_block1_out conv4_block2_out"),
     (
@@ -80,7 +80,7 @@ def with_gradients(tf: Any, forward: Callable[[], Any], variables: List[Any], sl
 
 
 def joined(arrays: List[Any]) -> Any:
-    # Of all variables together: what a norm behind a layer takes away leaves rounding errors.
+    # All variables together: a norm after a layer leaves only rounding errors in its gradient.
     return np.concatenate([np.ravel(array) for array in arrays])
 
 
@@ -93,7 +93,7 @@ def test_published_splits_are_units(model_name: str, splits: str) -> None:
 
 
 @pytest.mark.parametrize("model_name", MODEL_NAMES)
-def test_parameters_as_published_and_units_as_told(
+def test_parameters_as_published_and_units_as_documented(
     tf: Any, model_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draw_zeros(monkeypatch)  # the networks never run
@@ -126,7 +126,7 @@ def test_only_bottlenecks_without_a_projection_start_as_the_identity(
     assert zero("resnet18") == []
 
 
-# ---------------------------------------------------------------------- what they compute
+# ---------------------------------------------------------------------- their computation
 
 
 def by_groups(channels: int) -> int:
@@ -137,9 +137,9 @@ def by_size(channels: int) -> int:
     return channels // 8
 
 
-# Of these a CPU with other instructions is shown: all kinds of convolutions, both kinds of norms.
+# A CPU with other instructions runs only these: all kinds of convolutions and norms.
 NUMERIC = ("resnet18-group_norm", "resnet50-custom_batch_norm", "toy_model-custom_batch_norm")
-CIFAR_OF_TWO = "cifar_resnet14"  # two blocks a stage: of the published ones, one or three and more
+CIFAR_OF_TWO = "cifar_resnet14"  # two blocks per stage; published ones have one, three or more
 # Odd sizes show on which side TensorFlow's "SAME" pads.
 SHAPES: List[Tuple[str, Shape, str, Dict[str, Any]]] = [
     ("cifar_resnet8", (32, 32, 3), "custom_batch_norm", {}),
@@ -154,14 +154,14 @@ CASES = [
     pytest.param(*case, id=name, marks=[pytest.mark.numeric] if name in NUMERIC else [])
     for name, case in ((f"{case[0]}-{case[2]}", case) for case in SHAPES)
 ]
-# These have more of the same; how many of each, and how wide, is above. A first block and a later
-# one, with a stride and without.
+# These have more of the same blocks; their number and width are checked above. A first block and a
+# later one, with and without a stride.
 FEWER_BLOCKS = (2, 2)
 FEWER_OF = {"resnet18": 18, "resnet50": 50}
 
 
 @pytest.mark.parametrize(("model_name", "shape", "norm", "options"), CASES)
-def test_equals_keras_forward_and_backward(
+def test_forward_and_backward_agree_with_keras(
     tf: Any,
     model_name: str,
     shape: Shape,
@@ -182,7 +182,7 @@ def test_equals_keras_forward_and_backward(
     twins = copy_to_keras(classifier, model)
     images = tf.constant(random_images((4, *shape)))
 
-    # Inference; and every unit begins at the input of the Keras layer of its name.
+    # Inference. Every unit also begins at the input of the Keras layer with its name.
     names = network.unit_names[1:]
     inner = tf.keras.Model(model.inputs, [model.get_layer(name).input for name in names])
     expected = inner(images, training=False)
@@ -192,7 +192,7 @@ def test_equals_keras_forward_and_backward(
         assert error(outputs, before) < 1e-5, unit.name
     expected = model(images, training=False)
     assert error(classifier.units[-1](outputs, ForwardPass(training=False)), expected) < 1e-5
-    # Folded, as validation has it.
+    # Folded, as in validation.
     assert error(fold(tf, classifier, tf.float32)(images), expected) < 1e-5
 
     # Training.
@@ -205,8 +205,8 @@ def test_equals_keras_forward_and_backward(
     of_ours = [twin if isinstance(twin, tf.Variable) else twin.value for twin in of_ours]
     theirs = with_gradients(tf, lambda: model(images, training=True), of_ours, slopes)
     assert error(found[0], theirs[0]) < 1e-4
-    # Signs before a ReLU differ where they are next to zero. Through many batch norms of few values
-    # that counts: in float32 Keras' own gradients are 0.01 off those in float64.
+    # Near zero the sign before a ReLU may differ, which counts through many batch norms over few
+    # values: in float32 Keras's own gradients are 0.01 off those in float64.
     deep = model_name.startswith("resnet") and norm != "group_norm"
     assert error(joined(found[1]), joined(theirs[1])) < (0.05 if deep else 1e-3)
     for variable in classifier.variables:
@@ -216,8 +216,8 @@ def test_equals_keras_forward_and_backward(
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_moving_averages_reach_what_they_average(tf: Any, dtype: str) -> None:
-    """One that is bfloat16 stops where a twentieth is missing: its moves are rounded away."""
+def test_moving_averages_reach_their_target(tf: Any, dtype: str) -> None:
+    """In bfloat16 one stops a twentieth away, because its steps are rounded away."""
     network = NamedNetwork("toy_model_bn", CLASSES, (32, 32, 3), norm_momentum=0.97)
     norm = build_named(tf, network, tf.as_dtype(dtype)).units[2].layers[0]
     assert norm.gamma.dtype == dtype
@@ -228,7 +228,7 @@ def test_moving_averages_reach_what_they_average(tf: Any, dtype: str) -> None:
     assert error(norm.moving_variance, variance) < 0.02
 
 
-# In bfloat16 other pixels are the maxima of their windows, and other values below zero.
+# In bfloat16 other pixels are the maxima of their windows, and other values are below zero.
 @pytest.mark.numeric
 @pytest.mark.parametrize(
     ("model_name", "dtype", "tolerance"),
@@ -292,7 +292,7 @@ def test_a_distributed_group_equals_one_big_batch(tf: Any, far: float) -> None:
     network = NamedNetwork("cifar_resnet8", CLASSES, (16, 16, 3), replica_group=replicas)
     classifier = varied(tf, network)
     images = random_images((replicas * size, 16, 16, 3))
-    # Replicas with unlike images: statistics of one's own would be far from those of both.
+    # Replicas have unlike images, so local statistics would be far from the common ones.
     images[size:] = 3.0 * images[size:] + 0.5 + far
     images[:size] += far
     slopes = random_images((replicas * size, CLASSES), seed=4)
@@ -315,7 +315,7 @@ def test_a_distributed_group_equals_one_big_batch(tf: Any, far: float) -> None:
     assert error(np.concatenate([result[0] for result in results]), logits) < tolerance
     means = [sum(parts) / replicas for parts in zip(*(result[1] for result in results))]
     assert error(joined(means), joined(gradients)) < 10 * tolerance
-    assert exchange.calls == [3 * 7] * replicas  # forward twice, backward once, of each norm
+    assert exchange.calls == [3 * 7] * replicas  # forward twice, backward once, for each norm
     for (norm, *expected), *found in zip(whole.statistics, *(run.statistics for run in runs)):
         for other, *statistics in found:
             assert other is norm

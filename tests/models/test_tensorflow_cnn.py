@@ -1,4 +1,4 @@
-"""The TensorFlow classification networks against published figures and independent references."""
+"""TensorFlow's classification networks compared with published figures and independent code."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ RESNEXT101 = Network("resnext", "101")
 B0 = Network("efficientnet", "B0")
 B4 = Network("efficientnet", "4")
 MODIFIED_B4 = Network("efficientnet", "4", norm="group", groups=4, group_dim=16, expand_ratio=4)
-# Small, with every kind of layer: dropout, drop-connect, squeeze-excite, all kinds of convolution.
-# Of the seven stages two, TWO_STAGES.
+# Small, with every kind of layer: dropout, drop-connect, squeeze-excite, all kinds of convolutions.
+# Two of the seven stages: TWO_STAGES.
 SHORT = Network("efficientnet", "B0", width_coefficient=0.25, classes=10)
 SHORT_GROUPED = dataclasses.replace(SHORT, norm="group", groups=4, group_dim=8, expand_ratio=4)
 # A first stage that does not widen, and a later one whose second block adds its input.
@@ -49,7 +49,7 @@ def tf() -> Any:
 
 @pytest.fixture(scope="module")
 def built(tf: Any) -> Callable[[Network], Any]:
-    """Build a network once, for the tests that neither change nor run it."""
+    """Build a network once for the tests that neither change nor run it."""
 
     @lru_cache(maxsize=None)
     def shaped(network: Network) -> Any:
@@ -103,7 +103,7 @@ def size_of(variables: Any) -> int:
         (RESNEXT101, 44_177_704),
         (B0, 5_288_548),
         (B4, 19_341_616),
-        # B0 without squeeze-excite, which has two dense layers a block, and without a wide top.
+        # B0 without squeeze-excite, which has two dense layers per block, and without a wide top.
         (Network("efficientnet", "0", squeeze_excite=False), 5_288_548 - 636_540),
         (Network("efficientnet", "0", top_width=0), 5_288_548 - 1280 * (320 + 2) - 960 * 1000),
     ],
@@ -116,7 +116,7 @@ def test_parameters_as_published(
 
 
 def test_parameters_of_the_modified_b4(built: Callable[[Network], Any]) -> None:
-    # Blocks, kernel and channels of its stages: the paper's table times 1.8 and 1.4, rounded.
+    # Blocks, kernels and channels of its stages: the paper's table times 1.8 and 1.4, rounded.
     stages = [(2, 3, 24), (4, 3, 32), (4, 5, 56), (6, 3, 112), (6, 5, 160), (8, 5, 272)]
 
     def parameters(group_dim: int, expand_ratio: int) -> int:
@@ -134,7 +134,7 @@ def test_parameters_of_the_modified_b4(built: Callable[[Network], Any]) -> None:
                 inputs = outputs
         return total + 448 * 1792 + 2 * 1792 + 1792 * 1000 + 1000
 
-    assert parameters(1, 6) == 19_341_616  # the count itself, at the published figure
+    assert parameters(1, 6) == 19_341_616  # the count itself, at the published precision
     assert size_of(built(MODIFIED_B4).trainable_variables) == parameters(16, 4)
 
 
@@ -181,14 +181,14 @@ def torch_resnet(torchvision: Any, network: Network, **options: Any) -> Any:
     return resnet.ResNet(block, [2, 2, 2, 2], **options)
 
 
-# How many blocks the published ones have is known by their parameters and their splits.
+# The number of blocks in the published ones follows from their parameters and splits.
 TWO_BLOCKS_A_STAGE = [Network("resnet", "26"), Network("resnext", "26")]
 
 
 @pytest.mark.numeric
 @pytest.mark.parametrize("network", TWO_BLOCKS_A_STAGE, ids=["26", "x26"])
 def test_resnet_equals_torchvision(tf: Any, torch: Any, torchvision: Any, network: Network) -> None:
-    # An odd feature map shows where the padding is: "SAME" would differ.
+    # An odd feature map shows the position of the padding: "SAME" would differ.
     against_torch(tf, torch, network, partial(torch_resnet, torchvision, network), size=40)
 
 
@@ -203,13 +203,13 @@ def test_group_norm_resnet_equals_torchvision(tf: Any, torch: Any, torchvision: 
 
 @pytest.mark.numeric
 def test_efficientnet_equals_torchvision(tf: Any, torch: Any, torchvision: Any) -> None:
-    """B0; a B4 has more of the same blocks, as many as its parameters tell."""
+    """B0; a B4 has more of the same blocks, as its parameters show."""
 
     def build() -> Any:
         reference = torchvision.models.efficientnet_b0()
         for layer in reference.modules():
             if isinstance(layer, torch.nn.BatchNorm2d):
-                layer.eps = 1e-3  # as torchvision's from B5 on only
+                layer.eps = 1e-3  # as torchvision's only from B5 on
         return reference
 
     against_torch(tf, torch, B0, build, size=32)
@@ -274,10 +274,10 @@ def test_dropout_keeps_the_expectation(tf: Any, whole: bool) -> None:
         assert np.array_equal(layer(values, run), values)
 
 
-def test_blocks_survive_less_the_later_they_are(built: Callable[[Network], Any]) -> None:
+def test_later_blocks_survive_less_often(built: Callable[[Network], Any]) -> None:
     classifier = built(B0)
     keeps = [unit.drop.keep for unit in classifier.units if hasattr(unit, "drop")]
-    blocks = [2, 4, 6, 7, 9, 10, 12, 13, 14]  # those of B0 that have a residual, of 16
+    blocks = [2, 4, 6, 7, 9, 10, 12, 13, 14]  # the 16 blocks of B0 with a residual
     assert keeps == pytest.approx([1 - 0.2 * block / 16 for block in blocks])
 
 
@@ -303,7 +303,7 @@ def test_the_last_norm_of_later_blocks_starts_at_zero(built: Callable[[Network],
 def test_initial_weights_stay_finite_in_float16(tf: Any, network: Network) -> None:
     classifier = build_classifier(tf, network, dtype=tf.float16)
     assert {variable.dtype for variable in classifier.variables} == {tf.float16}
-    # As large as pixels are whose mean is subtracted and nothing else.
+    # As large as pixels from which only the mean was subtracted.
     pixels = tf.cast(np.clip(60 * images(32), -124, 151), tf.float16)
     logits = fold(tf, classifier, tf.float16)(pixels)
     assert logits.dtype == tf.float16
@@ -327,7 +327,7 @@ def test_the_computation_has_the_images_dtype(tf: Any, monkeypatch: pytest.Monke
     assert error(tf.cast(found, tf.float32), exact) < 0.1
 
 
-# A ResNet's convolutions are those of a ResNeXt without groups, which that has as well.
+# A ResNet's convolutions are those of a ResNeXt without groups, which has them as well.
 @pytest.mark.numeric
 @pytest.mark.parametrize(
     "network", [Network("resnext", "14"), SHORT, SHORT_GROUPED], ids=["resnext", "bn", "gn"]
@@ -346,12 +346,12 @@ def test_folding_changes_nothing(
     assert error(function(inputs), expected) < 1e-4
     operations = {op.type for op in function.get_concrete_function(inputs).graph.get_operations()}
     assert not any("BatchNorm" in operation for operation in operations)
-    # The classifier is as it was.
+    # The classifier is unchanged.
     assert error(infer(classifier, inputs), expected) == 0.0
 
 
 @pytest.mark.parametrize("fuses", [True, False])
-def test_a_grouped_convolution_is_fused_only_where_that_runs(
+def test_a_grouped_convolution_is_fused_only_if_that_runs(
     tf: Any, monkeypatch: pytest.MonkeyPatch, fuses: bool
 ) -> None:
     from ipubench.models.tensorflow.cnn import fold as module
@@ -378,7 +378,7 @@ def test_units(built: Callable[[Network], Any]) -> None:
 
 
 def test_stages_have_all_units_and_variables(built: Callable[[Network], Any]) -> None:
-    """The splits of the published commands are the runtime's tests' (ipu/test_training.py)."""
+    """The runtime's tests cover the splits of the published commands (ipu/test_training.py)."""
     classifier, splits = built(RESNET50), ["b1/2/relu", "b2/3/relu", "b3/3/relu"]
     stages = split_units(classifier, splits)
     assert [stage[0].name for stage in stages] == ["stem", *splits]

@@ -1,4 +1,4 @@
-"""The lint of IPU programs finds what each check is about, and nothing in a program without it."""
+"""Each check of the IPU lint finds its problem, and nothing in a program without it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def tf() -> Any:
 def program(
     tf: Any, body: Callable[..., Any], *shapes: Any, compute: str = "float16", wide: bool = False
 ) -> Program:
-    """Return what a function of tensors, of float16 unless their shapes are specs, stands for."""
+    """Return the program of a function of tensors: float16 unless their shapes are specs."""
     specs = [s if isinstance(s, tf.TensorSpec) else tf.TensorSpec(s, tf.float16) for s in shapes]
     function = tf.function(body, jit_compile=True, autograph=False)
     concrete = function.get_concrete_function(*specs)
@@ -41,7 +41,7 @@ def program(
 
 
 def found(made: Program) -> Dict[str, int]:
-    """Return check -> how much it finds, of those that find anything."""
+    """Return check -> number of findings, for checks that find something."""
     counts = {name: len(check(made)) for name, check in CHECKS.items()}
     return {name: count for name, count in counts.items() if count}
 
@@ -93,7 +93,7 @@ def while_loop(tf: Any, x: Any, first: int, most: Any) -> Any:
     return tf.while_loop(lambda number, _: number < 3, inner, (tf.constant(0), x))[1]
 
 
-#: What a program does, the shape or (shape, type) of its input, further options, what is found.
+#: What a program does, the shape or (shape, type) of its input, further options, the findings.
 CASES: Dict[str, Tuple[Callable[[Any, Any], Any], Any, Dict[str, Any], Dict[str, int]]] = {
     "one type": (lambda tf, x: normalised(tf, tf.float16)(x), IMAGES, {}, {}),
     "unregistered": (lambda tf, x: tf.math.bessel_i0e(x), [3], {}, {"operations": 1}),
@@ -126,7 +126,7 @@ CASES: Dict[str, Tuple[Callable[[Any, Any], Any], Any, Dict[str, Any], Dict[str,
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_each_check_finds_what_it_is_about(tf: Any, name: str) -> None:
+def test_each_check_finds_its_problem(tf: Any, name: str) -> None:
     body, shape, options, wanted = CASES[name]
     if isinstance(shape, tuple):
         shape = tf.TensorSpec(shape[0], tf.as_dtype(shape[1]))
@@ -147,11 +147,11 @@ def test_a_loop_until_a_value_is_reached(tf: Any) -> None:
     assert loop[1]
 
 
-def test_a_shape_that_nobody_knows(tf: Any) -> None:
+def test_an_unknown_shape(tf: Any) -> None:
     assert found(program(tf, tf.nn.relu, [None, 3]))["shapes"] >= 1
 
 
-def test_a_case_is_traced_as_it_is_run(tf: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_case_is_traced_as_it_runs(tf: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TF_POPLAR_FLAGS", SYNTHETIC)
     few = Rnn(system="ipu", mode="training", data="synthetic", hidden_size=4, batches_per_step=2)
     with ipu_lint.traced("rnn", few, bench_rnn.bench_rnn) as made:

@@ -1,6 +1,6 @@
-"""What IPUs compute in float16, against NumPy's float64.
+"""The float16 results of IPU programs compared with NumPy's float64.
 
-Bounds count roundings: one of a float16 changes a value by HALF of it at most.
+Bounds count roundings: one float16 rounding changes a value by at most HALF of it.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def tf() -> Any:
 
 
 def of_half(generator: Any, *shape: int, scale: float = 1.0) -> Any:
-    """Return random numbers that are float16 already, as float64."""
+    """Return random numbers, already rounded to float16, as float64."""
     return (scale * generator.standard_normal(shape)).astype(np.float16).astype(np.float64)
 
 
 def normalised(images: Any, gamma: Any, beta: Any, moments: Any = None) -> Any:
-    """Return images normalised by given moments, else by their own; population variance."""
+    """Return images normalised by given moments or else their own; population variance."""
     own = (images.mean((0, 1, 2)), images.var((0, 1, 2)))
     mean, variance = own if moments is None else moments
     return (images - mean) / np.sqrt(variance + EPSILON) * gamma + beta
@@ -75,7 +75,7 @@ def test_a_batch_norm_of_half_types(tf: Any, variables: str) -> None:
         (asked, normalised(images, gamma, beta, moments)),
         (trained, normalised(images, gamma, beta)),
     ):
-        # The sums are in float32: what is returned is rounded once.
+        # The sums are in float32: only the result is rounded.
         np.testing.assert_allclose(output, expected, rtol=HALF, atol=1e-4)
     ((_, mean, variance),) = run.statistics
     assert mean.dtype == variance.dtype == tf.float16
@@ -126,8 +126,8 @@ def test_a_recurrent_layer_of_half_types(tf: Any, name: str) -> None:
     variables = variables_of_layer(tf, layer)
     weights = {key: float64(variable) for key, variable in variables.items()}
     assert output.dtype == tf.float16
-    # At each timestep: each of the sums' products and additions, bias, gates, state; no value of a
-    # state or a gate is above 1, none of a sum above 2, and no weight passes on more than it gets.
+    # At each timestep: each of the sums' products and additions, bias, gates, state. No value of a
+    # state or a gate is above 1, none of a sum above 2, and no weight amplifies.
     products = config.features + config.hidden_size
     roundings = config.timesteps * (2 * products + 10)
     expected = output_of(config, weights, batch)
@@ -159,7 +159,7 @@ def test_pixels_are_normalised_in_half(tf: Any, fused: bool) -> None:
     found = graph(tf.constant(pixels)).numpy().astype(np.float64)
     scaled, mean, deviation = pixels / 255.0, np.asarray(MEAN), np.asarray(DEVIATION)
     expected = (scaled - mean) / deviation
-    # The pixel, the mean and what they are multiplied with are rounded, then each result.
+    # The pixel, the mean and the factor are rounded, then each result.
     bound = HALF * (3 * scaled / deviation + 2 * mean / deviation + 3 * np.abs(expected)) + 1e-6
     assert (np.abs(found - expected) < bound).all()
 
@@ -187,4 +187,4 @@ def test_swish_keeps_one_tensor_for_its_gradient(tf: Any) -> None:
         np.testing.assert_allclose(y, wide * sigmoid, rtol=4 * HALF, atol=1e-6)
         expected = sigmoid * (1 + wide * (1 - sigmoid))
         np.testing.assert_allclose(gradient, expected, rtol=8 * HALF, atol=8 * HALF)
-    assert counts == [1, 2]  # once more where it is not kept
+    assert counts == [1, 2]  # rounded once more if it is not stored

@@ -1,4 +1,4 @@
-"""Norms and convolutions in TensorFlow, and their gradients, against NumPy and float32."""
+"""TensorFlow's norms and convolutions, and their gradients, compared with NumPy and float32."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_group_norm_and_its_gradient(tf: Any, mean: float, size: int) -> None:
 
 
 def numpy_group_norm_slopes(values: Any, gamma: Any, slopes: Any, groups: int) -> List[Any]:
-    """Return the gradients of values, gamma and beta, of a group norm with epsilon 1e-5."""
+    """Return the gradients of values, gamma and beta of a group norm with epsilon 1e-5."""
     n, h, w, c = values.shape
     grouped = (n, h * w, c // groups, groups)
     unscaled = numpy_group_norm(values, np.ones(c), np.zeros(c), groups, 1e-5)
@@ -99,8 +99,8 @@ def test_a_bfloat16_gradient_is_the_exact_one_rounded(
     exact = gradients(*(tf.cast(part, tf.float32) for part in parts))
     for found, expected in zip(compiled(*parts), exact):
         assert found.dtype == tf.bfloat16
-        # Of 8 significant bits one rounding changes each element by at most 2^-8 of it. TensorFlow
-        # without oneDNN would round partial sums, too: has_bfloat16_convolutions rules that out.
+        # With 8 significant bits one rounding changes an element by at most 2^-8 of it. TensorFlow
+        # without oneDNN would also round partial sums: has_bfloat16_convolutions rules that out.
         assert error(tf.cast(found, tf.float32), expected) < 2.0**-8
 
 

@@ -1,4 +1,4 @@
-"""The classification networks in PyTorch against published figures and independent references."""
+"""PyTorch's classification networks compared with published figures and independent code."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PARAMETERS = {
     "efficientnet-b0": 5_288_548,
     "efficientnet-b4": 19_341_616,
 }
-# Stem, then (blocks, kernel, channels) of each stage, then head: table 1 of the paper, and for b4
+# Stem, then (blocks, kernel, channels) for each stage, then head: table 1 of the paper, and for b4
 # its blocks times 1.8, rounded up, and its channels times 1.4, to the nearest multiple of 8.
 EFFICIENTNETS: Dict[str, Tuple[int, List[Tuple[int, int, int]], int]] = {
     "efficientnet-b0": (
@@ -68,7 +68,7 @@ def timm(torchvision: Any) -> Any:
 def without_weights(
     model: str, norm: Norm = BATCH_NORM, expand_ratio: int = 6, group_dim: int = 1
 ) -> Any:
-    """A network that has shapes only, for tests that leave it as it is."""
+    """A network with shapes only, for tests that do not change it."""
     import torch
 
     from ipubench.models.torch.norms import apply_norm
@@ -101,7 +101,7 @@ def vary_affine(torch: Any, layer: Any, generator: Any) -> Any:
 
 
 def vary_norms(torch: Any, module: Any) -> Any:
-    """Give all norms weights and biases, and batch norms the statistics of a batch."""
+    """Give all norms weights and biases, and batch norms a batch's statistics."""
     generator = torch.Generator().manual_seed(2)
     for layer in module.modules():
         if getattr(layer, "weight", None) is not None and layer.weight.dim() == 1:
@@ -162,7 +162,7 @@ def test_modified_efficientnets_have_the_parameters_of_their_table(model: str, t
 
 @pytest.mark.parametrize(
     ("model", "least", "most"),
-    # Billions of multiply-adds: torchvision's 4.09, and 0.39 and 4.2 of the EfficientNet paper.
+    # Billions of multiply-adds: torchvision's 4.09; the EfficientNet paper's 0.39 and 4.2.
     [("resnet50", 4.08, 4.10), ("efficientnet-b0", 0.38, 0.40), ("efficientnet-b4", 4.2, 4.5)],
 )
 def test_flop_are_the_published_ones(model: str, least: float, most: float, torch: Any) -> None:
@@ -174,7 +174,7 @@ def test_flop_are_the_published_ones(model: str, least: float, most: float, torc
     assert least < counter.get_total_flops() / 2e9 < most
 
 
-# float32 by another order of sums; measured: below 1e-6.
+# float32 with another order of sums; measured: below 1e-6.
 TOLERANCE = 1e-5
 
 
@@ -183,8 +183,8 @@ TOLERANCE = 1e-5
 def test_efficientnet_agrees_with_timm(variant: str, torch: Any, timm: Any) -> None:
     from ipubench.models.torch.efficientnet import EfficientNet
 
-    # Padded like 380: the third convolution with a stride has an odd number of inputs, and the
-    # others have even numbers.
+    # With padding like 380's: the third convolution with a stride has an odd number of inputs, the
+    # others even numbers.
     size = 76
     theirs = vary_norms(torch, timm.create_model(f"tf_efficientnet_{variant}"))
     ours = EfficientNet(variant, size)
@@ -251,13 +251,13 @@ def test_a_pipeline_can_be_split_at_the_names_of_the_original(model: str, torch:
     assert PopTorch.marked == [named[name.replace("/", ".")] for name in SPLITS[model]]
 
 
-# What is folded is a pair of layers; tests/runtimes/torch/test_engines.py has all networks.
+# Folding acts on a pair of layers; tests/runtimes/torch/test_engines.py covers all networks.
 FOLDED = ["resnet18", "mobilenet-v3-small"]
 
 
 @pytest.mark.parametrize("model", FOLDED)
 def test_folding_leaves_no_batch_norm_and_the_same_logits(model: str, torch: Any) -> None:
-    """Equal in float64. In float32 the deep random networks enlarge rounding errors a lot."""
+    """Equal in float64. In float32 deep random networks amplify rounding errors."""
     from ipubench.fixtures.runtimes.torch.engines import prepare
 
     built = vary_norms(torch, build_classifier(model)).double()
@@ -268,8 +268,8 @@ def test_folding_leaves_no_batch_norm_and_the_same_logits(model: str, torch: Any
     assert error(run(torch, folded, inputs), run(torch, built, inputs)) < 1e-10
 
 
-# Activations grow with the depth, and images grow alike: the deepest of each kind of network, and
-# those that draw their weights as it does.
+# Activations grow with the depth, and images become alike: the deepest network of each kind, and
+# one for each way of drawing weights.
 DEEPEST: Dict[str, List[str]] = {
     "resnet34": ["resnet18"],
     "resnet152": ["resnet50", "resnet101"],
@@ -282,7 +282,7 @@ DEEPEST: Dict[str, List[str]] = {
 
 
 @pytest.mark.parametrize("model", DEEPEST)
-def test_random_weights_fit_float16_and_tell_images_apart(model: str, torch: Any) -> None:
+def test_random_weights_fit_float16_and_distinguish_images(model: str, torch: Any) -> None:
     assert {ARCHITECTURES[other].gain for other in DEEPEST[model]} <= {ARCHITECTURES[model].gain}
     built = build_classifier(model)
     peaks: List[float] = []
@@ -295,7 +295,7 @@ def test_random_weights_fit_float16_and_tell_images_apart(model: str, torch: Any
 
 
 def group_norm(inputs: Any, groups: List[List[int]], eps: float, weight: Any, bias: Any) -> Any:
-    """Each group of channels of each image: minus its mean, by its deviation. In float64."""
+    """In float64: each image's channel groups, minus their mean, divided by their deviation."""
     outputs = np.empty_like(inputs)
     for index, image in enumerate(inputs):
         for channels in groups:
@@ -340,7 +340,7 @@ def test_norms_follow_their_formulas(
 ) -> None:
     built = vary_norms(torch, build_classifier("resnet18", norm=norm))
     seen: List[Any] = []
-    # Copies: the activation that follows works in place.
+    # Copies, because the following activation works in place.
     built.bn1.register_forward_hook(
         lambda layer, inputs, output: seen.extend((inputs[0].clone(), output.clone()))
     )
@@ -485,13 +485,13 @@ def test_the_addresses_of_efficientnet_weights_are_timms(timm: Any) -> None:
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        # The first of several that were published.
+        # The first of several published files.
         ("resnet50", "hub/checkpoints; download https://.*/resnet50-0676ba61.pth into"),
         ("efficientnet-b4", "download https://.*/tf_efficientnet_b4_aa-818f208c.pth into"),
         ("mobilenet-v3-large", "no pretrained weights of mobilenet-v3-large are published"),
     ],
 )
-def test_pretrained_weights_that_do_not_exist_say_what_runs_without(
+def test_missing_pretrained_weights_are_refused_with_an_alternative(
     model: str, message: str, torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))

@@ -1,4 +1,4 @@
-"""Importing torchvision: what it brings along, and what it must not."""
+"""Importing torchvision: what it loads, and what it must not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.harness import run_code
 
 pytestmark = pytest.mark.framework
 
-# Written as lines: what each says is compared.
+# As lines, which are compared one by one.
 LATER = """
 import sys
 from ipubench.models.torch.torchvision_import import import_torchvision
@@ -34,15 +34,15 @@ print("same", found.counters is torch._dynamo.utils.counters)
 """
 
 
-def test_torch_compile_is_imported_once_somebody_asks_it() -> None:
+def test_torch_compile_is_imported_on_first_use() -> None:
     pytest.importorskip("torch", reason="needs PyTorch: make setup installs it")
     run = run_code(LATER, framework="torch").assert_code(0)
     assert run.line("compiler") == "compiler False False"
     assert run.line("real") == "real True True"
-    assert run.line("asked") in ("asked True", "asked None")  # older ones have no such question
+    assert run.line("asked") in ("asked True", "asked None")  # older versions lack this function
 
 
-def test_a_torchvision_that_wants_more_of_torch_compile_gets_it(tmp_path: Path) -> None:
+def test_a_torchvision_that_needs_more_of_torch_compile_gets_it(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs PyTorch: make setup installs it")
     package = tmp_path / "torchvision"
     package.mkdir()
@@ -62,7 +62,7 @@ def test_without_torchvision_only_its_own_networks_are_refused(
         raise ModuleNotFoundError("No module named 'torchvision'")
 
     monkeypatch.setattr(classification, "import_torchvision", missing)
-    # The installed PyTorch stays, without which PopTorch would not run.
+    # The installed PyTorch stays, because PopTorch needs it.
     message = "resnet18 has layers of torchvision.* torch==" + re.escape(torch.__version__)
     for ask in (build_classifier, pretrained_path):
         with pytest.raises(ValueError, match=message):

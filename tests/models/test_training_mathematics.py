@@ -1,4 +1,4 @@
-"""Optimisers, mixed images, losses, inputs and averages against NumPy."""
+"""Optimisers, mixed images, losses, inputs and averages compared with NumPy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def tf() -> Any:
 
 
 def values() -> Tuple[List[Any], List[List[Any]]]:
-    """Return weights, and for each update gradients; float32."""
+    """Return weights, and gradients for each update; float32."""
     generator = np.random.RandomState(0)
 
     def drawn() -> List[Any]:
@@ -96,7 +96,7 @@ OPTIONS: Dict[str, Dict[str, Any]] = {
 
 @pytest.mark.parametrize("fuse", [False, True])
 @pytest.mark.parametrize("name", OPTIMISERS)
-def test_an_optimiser_is_numpys(
+def test_an_optimiser_agrees_with_numpy(
     tf: Any, name: str, fuse: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With loss scaling, which changes nothing."""
@@ -131,7 +131,7 @@ def test_an_update_of_16_bit_weights_is_rounded_once(
         np.testing.assert_array_equal(variable.numpy(), wanted.numpy())
 
 
-def test_lars_takes_the_plain_rate_where_a_norm_is_zero(tf: Any) -> None:
+def test_lars_takes_the_plain_rate_if_a_norm_is_zero(tf: Any) -> None:
     optimiser = OPTIMISERS["LARS"](tf, **OPTIONS["LARS"])
     variable = tf.Variable(tf.zeros([10, 20]), name="kernel")
     slots = optimiser.slots([variable])
@@ -171,7 +171,7 @@ def test_mixup_coefficients_have_the_beta_distribution(tf: Any, alpha: float) ->
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("batch_size", [2, 5])
 @pytest.mark.parametrize(("cut", "blend"), [(1.0, False), (1.0, True), (0.85, False), (0.85, True)])
-def test_the_shares_are_what_the_images_show(
+def test_the_shares_match_the_images(
     tf: Any, dtype: str, batch_size: int, cut: float, blend: bool
 ) -> None:
     coefficients = None
@@ -183,10 +183,10 @@ def test_the_shares_are_what_the_images_show(
     assert (found is given) == (not blend and cut == 1)
     assert labels.shape == shares.shape == (batch_size, 2 ** (blend + (cut < 1)))
     np.testing.assert_allclose(shares.numpy().sum(1), 1, rtol=1e-6)
-    if cut < 1 and not blend:  # of two images, the one that is two places away is itself
+    if cut < 1 and not blend:  # of two images the one two places away is itself
         others = np.roll(np.arange(batch_size), 2 if batch_size > 2 else 1)
         np.testing.assert_array_equal(labels.numpy()[:, 1], others)
-    # Image n is n + 1 everywhere: its mean level is that of its labels.
+    # Image n is n + 1 everywhere: its mean level matches its labels.
     levels = tf.cast(found, tf.float32).numpy().mean(axis=(1, 2, 3))
     tolerance = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 1.6e-2}[dtype]
     np.testing.assert_allclose(

@@ -1,4 +1,4 @@
-"""Learning rates over a run, against their formulas."""
+"""Learning rates over a run compared with their formulas."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_exponential_is_numpys() -> None:
     found = rates(Exponential(1.0, 12810))
     expected = 0.97 ** np.floor(np.arange(12811) * 146 / 12810)
     np.testing.assert_allclose(found, expected)
-    assert len(set(found)) == 147  # 146 drops, the last at the end
+    assert len(set(found)) == 147  # 146 drops, the last one at the end
     np.testing.assert_allclose(
         rates(Exponential(1.0, 4, decay=0.5, drops=2)), [1, 1, 0.5, 0.5, 0.25]
     )
@@ -109,7 +109,7 @@ def test_rates_are_bounded_and_fall_after_warm_up(
 @pytest.mark.parametrize("kind", [Cosine, Polynomial])
 @tries(60)
 @given(total=st.integers(100, 20000), warm=st.floats(0.1, 0.9))
-def test_smooth_schedules_have_no_jump_where_warm_up_ends(
+def test_smooth_schedules_have_no_jump_after_warm_up(
     kind: Type[Schedule], total: int, warm: float
 ) -> None:
     schedule = kind(1.0, total, warm * total)

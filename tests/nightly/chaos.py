@@ -1,12 +1,12 @@
-"""End runs at random moments and look what was lost: `make chaos`.
+"""End runs at random moments and check what was lost: `make chaos`.
 
     python -m tests.nightly.chaos [--trials=60] [--seed=N] [KIND ...]
 
-Each trial starts a run of the suite in a folder of its own, does one of the faults after a random
-time, and then continues the run with --resume. A loss is: a case that the run had shown as measured
-and that its journal has not; a file that is not whole; a run that hangs, or ends in a traceback; a
-process that is still there; a temporary folder that the next run does not remove; and a resumed run
-that does not end well. The exit code is 1 where there was one.
+Each trial starts a run of the suite in a separate folder, injects one of the faults after a random
+time, and resumes the run with --resume. These are losses: a case that the run showed as measured
+but did not write to its journal; a damaged file; a run that hangs or ends in a traceback; a process
+that is still running; a temporary folder that the next run does not remove; and a resumed run that
+fails. The exit code is 1 if there was a loss.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from tests.support.harness import QUIETLY, ROOT, Project
 from tests.support.instances import WORDS, with_instances
 
 VARIABLE = "IPUBENCH_CHAOS"
-#: Seconds that a run may take to end once it was asked to, and its processes after it.
+#: Seconds that a run and then its processes may take to end after the request.
 END_SECONDS = 60.0
 ORPHAN_SECONDS = 15.0
-#: A case's line with its throughput; one that failed has a word there.
+#: A case's line with its throughput; a failed case has a word there.
 MEASURED = re.compile(r"\[\d+/\d+\] \w+\[(\S+)\] [\d,.]+ \S+/s ")
-#: A place in the suite's code, in a traceback.
+#: A place in the suite's code in a traceback.
 OURS = re.compile(r'File "[^"]*(/conftest\.py|/ipubench/[^"]*)"')
 FAKE = ("bench_fake.py", "--device=fake", "--budget=4", "-k", "bs8 or beta or delta")
 SERVING = (
@@ -90,14 +90,14 @@ FAULTS: Dict[str, Callable[[subprocess.Popen[bytes], Path], None]] = {
 
 
 class Trial:
-    """One run that is ended, and what was lost."""
+    """One interrupted run and its losses."""
 
     def __init__(self, kind: str, folder: Path) -> None:
         self.kind = KINDS[kind]
         self.project = Project(folder)
         self.kind.prepare(self.project)
         (folder / "temporary").mkdir()
-        self.mark = str(folder)  # nobody else's, where two of these programs run
+        self.mark = str(folder)  # separate, so two of these programs can run at once
         self.environment = {
             **self.project.environment,
             "TMPDIR": str(folder / "temporary"),
@@ -106,7 +106,7 @@ class Trial:
         }
 
     def start(self, *more: str) -> subprocess.Popen[bytes]:
-        """Start the run in a group of its own, as a shell does."""
+        """Start the run in a new process group, as a shell does."""
         words = [*QUIETLY, *self.kind.words, f"--results-dir={self.project.folder / 'results'}"]
         with self._output.open("wb") as output:
             return subprocess.Popen(
@@ -120,7 +120,7 @@ class Trial:
             )
 
     def losses(self, fault: str, seconds: float) -> Iterator[str]:
-        """Run, do the fault after some seconds, continue; yield what was lost."""
+        """Run, inject the fault after some seconds, resume; yield the losses."""
         process = self.start()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(seconds)
@@ -150,10 +150,10 @@ class Trial:
             yield f"left in the temporary folder: {', '.join(left)}"
 
     def _has_traceback(self, fault: str) -> bool:
-        """Tell whether the run ended in one.
+        """Return whether the run ended in a traceback of ours.
 
-        Until our code is loaded, Ctrl-C is Python's, and so is the broken pipe of a worker that
-        was starting when its controller was killed.
+        Until our code is loaded, Python handles Ctrl-C, and the broken pipe of a worker that was
+        starting when its controller was killed.
         """
         late = fault not in ("Ctrl-C", "SIGKILL") or OURS.search(self.said)
         shown = "Traceback (most rec" in self.said or re.search("^E   ", self.said, re.MULTILINE)
@@ -165,7 +165,7 @@ class Trial:
 
     @property
     def said(self) -> str:
-        """What the latest run printed."""
+        """The output of the latest run."""
         return self._output.read_text(encoding="utf-8", errors="replace")
 
     def _files(self, shown: Set[str]) -> Iterator[str]:
@@ -203,7 +203,7 @@ class Trial:
     def _left(self) -> List[Path]:
         """Return what the next run would not remove."""
         scratch.NEW_SECONDS = -1.0
-        # Not what other runs of this machine have there.
+        # Ignores files of other runs on this machine.
         scratch.SHARED_MEMORY = self.project.folder / "temporary"
         tempfile.tempdir = str(self.project.folder / "temporary")
         scratch.remove_leftovers()
@@ -229,7 +229,7 @@ def _words(pid: int) -> str:
 
 
 def main(words: Optional[Sequence[str]] = None) -> int:
-    """Read the command line and make the trials; return the exit code."""
+    """Run the trials that the command line asks for; return the exit code."""
     parser = Parser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--trials", type=int, default=60, help="of all kinds together (60)")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of chance (the time)")
@@ -238,7 +238,7 @@ def main(words: Optional[Sequence[str]] = None) -> int:
     unknown = set(given.kinds) - set(KINDS)
     if unknown:
         parser.error(f"no kind {sorted(unknown)[0]!r}; there are {', '.join(KINDS)}")
-    # A shell's background job ignores Ctrl-C, and so would the runs that it starts.
+    # A shell's background job ignores Ctrl-C, which the runs would inherit.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     chance = random.Random(given.seed)
     kinds = given.kinds or list(KINDS)
@@ -270,7 +270,7 @@ def main(words: Optional[Sequence[str]] = None) -> int:
 
 
 def _length(kind: str, place: Path) -> float:
-    """Return the seconds of a whole run. Raises RuntimeError where it does not end well."""
+    """Return the seconds of an undisturbed run. Raises RuntimeError if it fails."""
     folder = place / f"whole-{kind}"
     folder.mkdir()
     trial = Trial(kind, folder)

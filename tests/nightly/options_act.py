@@ -1,7 +1,8 @@
-"""What is accepted acts, or is refused: changes every option of a case to find those that do not.
+"""Changes every option of a case to find accepted options without effect.
 
-Tests say what a case asks of its runtime or server, as texts; tests/nightly/test_*options_act.py.
-What is found cheaply comes first: where it differs, nothing dearer is asked for.
+Tests return a case's requests to its runtime or server as texts; see
+tests/nightly/test_*options_act.py. Cheap requests come first: if they differ, no expensive one is
+made.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from ipubench.fixtures.case.options import CaseConfig, check_value, option_types
 from ipubench.fixtures.case.values import Parameters
 from ipubench.fixtures.devices.base import DeviceError
 
-#: Recorded only: they name the case or say how long it is measured, and no runtime reads them.
+#: Recorded only: they name the case or limit its measurement, and no runtime reads them.
 RECORDED = {"name", "steps"}
-#: Chosen by other options of the command line; a case of each is there.
+#: Other command-line options choose them; there is a case for each.
 CHOSEN = {"mode", "system", "data"}
-#: Other values of options that a number, a word or "the other one" is not: those that fit count.
+#: Other values for options that are not just numbers, words or booleans; unsuitable ones are
+#: skipped.
 TEXTS: Dict[str, List[Any]] = {
     "available_memory_proportion": [(0.15,), (15.0,)],
     "device_mapping": [(0,), (1, 0)],
@@ -44,7 +46,7 @@ TEXTS: Dict[str, List[Any]] = {
 
 
 def others(config: CaseConfig, name: str) -> Iterator[Any]:
-    """Yield other values of an option, those that its declaration accepts."""
+    """Yield other values of an option that its declaration accepts."""
     (field,) = [item for item in dataclasses.fields(config) if item.name == name]
     now, kind = getattr(config, name), option_types(type(config))[name]
     found: List[Any] = list(TEXTS.get(name, ()))
@@ -65,7 +67,7 @@ def others(config: CaseConfig, name: str) -> Iterator[Any]:
 
 
 def changed(config: CaseConfig, name: str) -> List[CaseConfig]:
-    """Return the case with other values of an option, less those that are refused."""
+    """Return the case with other values of an option, without those that are refused."""
     found = []
     for value in others(config, name):
         one = dataclasses.replace(config, **{name: value})
@@ -78,17 +80,17 @@ def changed(config: CaseConfig, name: str) -> List[CaseConfig]:
     return found
 
 
-#: Yields what a case asks for, as texts in steps of rising cost; it ends early where one differs.
+#: Yields a case's requests as texts, cheapest first; the caller stops at the first difference.
 Asked = Callable[[Any], Generator[str, None, None]]
 
 
 def without_effect(config: CaseConfig, asked: Asked, known: Set[str]) -> Set[str]:
-    """Return the options of which no accepted value changes what the runtime is asked for.
+    """Return the options whose accepted values never change the requests to the runtime.
 
-    ``known`` are those that need not; on a host, those of IPUs are recorded only as well.
+    ``known`` options may do so; on a host, IPU options are only recorded, too.
     """
     before = list(asked(config))
-    assert list(asked(config)) == before, "the same case asks for two things"
+    assert list(asked(config)) == before, "two requests of one case differ"
     options = [item for item in dataclasses.fields(config) if config.ipus or not _of_ipus(item)]
     names = {item.name for item in options} - CHOSEN - RECORDED - known
     found = set()
@@ -100,7 +102,7 @@ def without_effect(config: CaseConfig, asked: Asked, known: Set[str]) -> Set[str
 
 
 def _same(ones: List[CaseConfig], asked: Asked, before: List[str]) -> bool:
-    """Whether some case runs, and all that run ask for the same; the others are refused."""
+    """Return whether some case runs and all that run make the same requests."""
     ran = False
     for one in ones:
         with contextlib.suppress(CaseError, DeviceError), contextlib.closing(asked(one)) as texts:
@@ -115,21 +117,21 @@ def _of_ipus(field: Any) -> bool:
 
 
 def _one_value(config: CaseConfig, name: str) -> bool:
-    """Whether an option accepts nothing but what it is."""
+    """Return whether an option accepts only its current value."""
     (field,) = [item for item in dataclasses.fields(config) if item.name == name]
     return set(field.metadata.get("choices") or ()) == {getattr(config, name)}
 
 
 def plain(*parts: Any) -> str:
-    """Return the parts as text, without addresses."""
+    """Return the parts as text without addresses."""
     return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(parts))
 
 
-#: Numbers of what TensorFlow made before: in names, as names, and in a data set's own name.
+#: TensorFlow's counters of earlier objects: within names, as names, and in a data set's name.
 COUNTED = re.compile(r'[_:-]+[0-9]+|"[0-9]+"|"\\n\\.*"')
 
 
 def digest_of(graph: str) -> str:
-    """Return a digest of a graph's text, without numbers of what TensorFlow made before."""
+    """Return a digest of a graph's text without TensorFlow's counters."""
     lines = sorted(COUNTED.sub("", graph).splitlines())
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()

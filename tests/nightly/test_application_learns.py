@@ -1,4 +1,4 @@
-"""The application learns as well as a plain Keras program does from the same files."""
+"""The application learns as well as a plain Keras program from the same files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VALIDATED = 300
 
 
 def plain_keras(folder: Path, classifier: Any) -> float:
-    """Return the accuracy that a plain Keras program reaches with the files and initial weights."""
+    """Return the accuracy of a plain Keras program with the same files and initial weights."""
     keras = tf.keras
     tf.random.set_seed(0)
 
@@ -63,11 +63,11 @@ def plain_keras(folder: Path, classifier: Any) -> float:
 def test_it_learns_as_well_as_a_plain_keras_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """cifar_resnet8 on images in CIFAR-10's layout: the same accuracy on images not seen.
+    """cifar_resnet8 on images in CIFAR-10's layout has the same accuracy on unseen images.
 
-    The rate falls to zero and the norms' averages are short, so that both programs end at rest: at
-    a constant rate a rounding error decides how far the averages lag behind the weights. Images
-    that are clearer than the suite's samples are learnt in fewer updates, whatever the seed.
+    The rate falls to zero and the norms' averages are short, so both programs end at rest: at a
+    constant rate a rounding error decides how far the averages lag behind the weights. Images
+    clearer than the suite's samples are learnt in fewer updates, with any seed.
     """
     monkeypatch.setattr(samples, "NOISE", 5.0)
     monkeypatch.setattr(samples, "CONTRAST", (60.0, 60.0))
@@ -77,7 +77,7 @@ def test_it_learns_as_well_as_a_plain_keras_program(
         data="real",
         model_name="cifar_resnet8",
         micro_batch_size=BATCH,
-        gradient_accumulation_count=1,  # a batch norm sees as many images as Keras'
+        gradient_accumulation_count=1,  # a batch norm gets as many images as Keras's
         weight_updates_per_epoch=IMAGES // BATCH,
         num_epochs=EPOCHS,
         logs_per_epoch=Fraction(1),

@@ -1,8 +1,8 @@
-"""What is accepted acts, or is refused: the options of the TensorFlow 2 application on an IPU.
+"""Options of the TensorFlow 2 application on an IPU act, or are refused or declared idle.
 
-As tests/nightly/test_options_act.py has it, and the reverse too: what is declared idle changes
-nothing. What a case hands to its network, recipe, schedule and data is compared first, then how it
-configures the IPUs and what it asks for as it is built; only where all are the same, the stand-in
+As in tests/nightly/test_options_act.py, and also the reverse: options that are declared idle change
+nothing. The arguments for the network, recipe, schedule and data are compared first, then the
+configuration of the IPUs and the calls while it is built. Only if all are equal, the stand-in
 traces the program and runs it.
 """
 
@@ -45,9 +45,9 @@ from tests.support.tensorflow_ipu import SYNTHETIC, install
 
 pytestmark = pytest.mark.framework
 
-#: What the meter does, without asking the runtime: it compiles and measures nothing.
+#: Used by the meter only: the runtime is not involved in compiling without measuring.
 OF_THE_METER = {"compile_only"}
-#: Values of options that other words of a command line would not find.
+#: Values of options that their types do not suggest.
 PARAMETERS: Dict[str, Any] = {
     "optimizer_params": Parameters({"momentum": 0.5}),
     "lr_schedule_params": Parameters({"initial_learning_rate": 4e-3, "epochs_to_total_decay": 2}),
@@ -69,20 +69,20 @@ CASES = {
     "validation": dataclasses.replace(TWO, training=False, validation=True),
 }
 
-#: Options that may change nothing because no checkpoints are written. The schedule, which is
-#: compared as it is handed over, and the folder of checkpoints alone know whether some are.
+#: Options that may have no effect because no checkpoints are written, which only the schedule
+#: (compared as an argument) and the checkpoint folder show.
 ABOUT_CHECKPOINTS = re.compile("ckpt|checkpoint|clean_dir|validation")
-#: Options of what the host does with a checkpoint, and of where the variables of a loop are kept:
-#: one run shows it for all.
+#: Options for the host's handling of a checkpoint and for the place of a loop's variables: one run
+#: covers all.
 SHOWN_ONCE = {
     "pipeline": {"checkpoint_output_dir", "clean_dir"},
     "two instances, validated": {
         *("checkpoint_output_dir", "clean_dir", "optimizer_state_offloading"),
     },
 }
-#: (option, declared reason) of which a case has found that it is true: once is enough.
+#: (option, declared reason) pairs that a case has confirmed; once is enough.
 FOUND_IDLE: Set[Tuple[str, str]] = set()
-#: What is idle in other cases: how they differ from the training, and other values of options.
+#: Options that are idle in other cases: how those differ from the training, and other values.
 IDLE: Dict[str, Tuple[Dict[str, Any], Dict[str, Any]]] = {
     "training": (
         {
@@ -114,10 +114,10 @@ def tf(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 
 
 def handed(config: Application) -> str:
-    """Return what a case hands over, before any framework is asked."""
+    """Return the arguments of a case, before any framework is involved."""
     feed = config.feed(Data(no_images))
     validation = config.validation_feed(Data(no_images))() if config.validation else None
-    # What is shared by replicas is the configuration's of the IPUs.
+    # The configuration of the IPUs contains what replicas share.
     network = dataclasses.replace(config.network, replica_group=1)
     return plain(
         *(network, config.seed, plan(config, "ipu", frozenset({0, 1}))),
@@ -128,7 +128,7 @@ def handed(config: Application) -> str:
 
 
 def trained(config: Application) -> List[Any]:
-    """Return the recipe, with each update's rate in place of how it is found, and the schedule."""
+    """Return the schedule and the recipe, with each update's rate instead of its computation."""
     recipe = vars(config.recipe).items()
     rates = [config.recipe.rate(update) for update in range(config.program.total_updates)]
     rest = {name: value for name, value in recipe if name != "learning_rate"}
@@ -136,7 +136,7 @@ def trained(config: Application) -> List[Any]:
 
 
 def configured(config: Application) -> str:
-    """Return how the IPUs are configured for the phases that run."""
+    """Return the configuration of the IPUs for the phases that run."""
     found = []
     for training in (True, False):
         if config.training if training else config.validation:
@@ -151,18 +151,18 @@ def fed(config: Application, training: bool) -> ApplicationFeed:
 
 
 def built(config: Application) -> str:
-    """Return what the SDK's TensorFlow is asked for before a program is traced."""
+    """Return the requests to the SDK's TensorFlow before a program is traced."""
     recorder.reset()
     step = step_of(config, feed=fed)
     described = step.describe()
-    del described["options"]  # as they were given, whoever reads them
+    del described["options"]  # as given, whichever code reads them
     found = plain(recorder.calls, recorder.configured, described)
     step.close()
     return without_dates(found)
 
 
 def arguments(config: Application) -> str:
-    """Return how a pipeline is called, which is not traced for that; a loop has no more to tell."""
+    """Return the arguments of a pipeline, without tracing it; a loop has no others."""
     if config.stages == 1:
         return "a loop"
     recorder.reset()
@@ -176,13 +176,13 @@ def arguments(config: Application) -> str:
 
 
 def asked(config: Application) -> str:
-    """Return what the SDK's TensorFlow is asked for, and what the run leaves on the disk."""
+    """Return the requests to the SDK's TensorFlow and the files that the run leaves."""
     recorder.reset()
-    recorder.by_xla = False  # tests of the runtime show that XLA takes it
+    recorder.by_xla = False  # the runtime's tests show that XLA accepts it
     step = step_of(config, feed=fed)
     step.compile()
     described = step.describe()
-    del described["options"]  # as they were given, whoever reads them
+    del described["options"]  # as given, whichever code reads them
     step()
     while config.training and step.progress.left:
         step()
@@ -195,22 +195,22 @@ def asked(config: Application) -> str:
 
 
 def without_dates(text: str) -> str:
-    """Return a text without the names of temporary folders, which have the date."""
+    """Return a text without the names of temporary folders, which contain the date."""
     return re.sub(r"ipubench-[a-z]+-[\w-]+", "temporary", text)
 
 
 def on_disk() -> List[str]:
-    """Return what is in the current folder, less what TensorFlow writes as it traces."""
-    # TensorFlow writes Python there, and Python compiles it: __autograph_..., __pycache__. Two such
-    # signs may be in the random part of a temporary folder's name too.
+    """Return the files in the current folder, except those that TensorFlow writes while tracing."""
+    # TensorFlow writes Python there, and Python compiles it: __autograph_..., __pycache__. The
+    # random part of a temporary folder's name may also contain two underscores.
     theirs = re.compile(r"(^|/)__")
     return sorted(str(path) for path in Path().rglob("*") if not theirs.search(str(path)))
 
 
 def accepted(config: Application, option: str) -> List[Application]:
-    """Return the case with other values of an option, less those that a rule refuses.
+    """Return the case with other values of an option, without those that a rule refuses.
 
-    What a rule takes back, with a sentence for the user, is no other value.
+    A value that a rule resets with a warning does not count as another value.
     """
     values = [PARAMETERS[option]] if option in PARAMETERS else others(config, option)
     found = []
@@ -223,9 +223,9 @@ def accepted(config: Application, option: str) -> List[Application]:
 
 
 def together(config: Application, ones: Dict[str, Application]) -> Iterator[Application]:
-    """Yield the case with the options that ``ones`` change and say are idle: many at once.
+    """Yield the case with many idle options changed at once.
 
-    Some of them are refused together, or are not idle.
+    Some combinations are refused, or turn out not to be idle.
     """
     changed = config
     names: Set[str] = set()
@@ -246,7 +246,7 @@ def together(config: Application, ones: Dict[str, Application]) -> Iterator[Appl
 
 
 class Asked:
-    """What a case asks for, in steps of rising cost; nothing is asked for twice."""
+    """The requests of a case, cheapest first; each is made once."""
 
     def __init__(self, config: Application, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.config = config
@@ -257,7 +257,7 @@ class Asked:
         self._ran = ""
 
     def same(self, other: Asked) -> bool:
-        """Return whether the other asks for the same; one that is refused does not."""
+        """Return whether the other case makes the same requests; a refused one does not."""
         for first in (handed, configured):
             if first(self.config) != first(other.config):
                 return False
@@ -285,11 +285,11 @@ class Asked:
         return self._ran
 
     def _in_folder(self, name: str, ask: Callable[[Application], str]) -> str:
-        """Return what is asked for in an empty folder."""
+        """Return the requests made in an empty folder."""
         folder = self._folder / name
         folder.mkdir(parents=True)
         self._monkeypatch.chdir(folder)
-        # As a new process, which makes its one strategy.
+        # Like a new process, which creates its only strategy.
         data_parallel._strategy_of.cache_clear()
         return ask(self.config)
 
@@ -302,10 +302,10 @@ def test_every_option_of_the_application_acts_or_is_declared_idle(
     config.check()
     if config.instances > 1:
         start(monkeypatch, 1, config.instances, config.replicas, config.shards)
-    monkeypatch.setattr(tempfile, "tempdir", ".")  # where checkpoints without a folder go
+    monkeypatch.setattr(tempfile, "tempdir", ".")  # the place of checkpoints without a folder
     before = Asked(config, tmp_path / "before", monkeypatch)
     options = {item.name for item in dataclasses.fields(config)} - CHOSEN - RECORDED - OF_THE_METER
-    if not config.ckpts_per_epoch:  # the others are those of the case before
+    if not config.ckpts_per_epoch:  # the others are those of the previous case
         options = {option for option in options if ABOUT_CHECKPOINTS.search(option)}
     options -= SHOWN_ONCE.get(name, set())
     idle: Set[str] = set()
@@ -315,7 +315,7 @@ def test_every_option_of_the_application_acts_or_is_declared_idle(
         reasons = {one.idle().get(option, "") for one in ones}
         if ones and "" not in reasons:
             if not {(option, reason) for reason in reasons} <= FOUND_IDLE:
-                declared[option] = ones[0]  # enough to find that it acts
+                declared[option] = ones[0]  # enough to see that it acts
             continue
         folder = tmp_path / option
         others = (Asked(one, folder / str(n), monkeypatch) for n, one in enumerate(ones))
@@ -326,9 +326,9 @@ def test_every_option_of_the_application_acts_or_is_declared_idle(
         values = {option: getattr(one, option) for option in declared}
         assert before.same(Asked(one, tmp_path / f"declared-{n}", monkeypatch)), str(values)
     FOUND_IDLE.update((option, one.idle()[option]) for option, one in declared.items())
-    if not declared:  # else the same was asked for again
+    if not declared:  # otherwise the same requests were made again
         again = Asked(config, tmp_path / "again", monkeypatch)
-        assert before.same(again), "the same case asks for two things"
+        assert before.same(again), "two requests of one case differ"
 
 
 @pytest.mark.parametrize("name", IDLE)

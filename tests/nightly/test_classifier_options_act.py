@@ -1,7 +1,7 @@
-"""What is accepted acts, or is refused: the options of TensorFlow's classifiers on an IPU.
+"""Options of TensorFlow's classifiers on an IPU act, or are refused or declared idle.
 
-As tests/nightly/test_options_act.py has it. The stand-in traces a small network with the options of
-the case. What a case hands to the network, to the recipe and to its instances is compared as it is.
+As in tests/nightly/test_options_act.py. The stand-in traces a small network with the options of the
+case. The arguments for the network, the recipe and the instances are compared unchanged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.support.tensorflow_ipu import HARDWARE, SPLITS, feed, install
 
 pytestmark = pytest.mark.framework
 
-#: What the meter does, without asking the runtime: it compiles and measures nothing.
+#: Used by the meter only: the runtime is not involved in compiling without measuring.
 OF_THE_METER = {"compile_only"}
 
 
@@ -36,7 +36,7 @@ def tf(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def asked(config: Any, make: Callable[[TensorFlowIpu], Any]) -> Generator[str, None, None]:
-    """Yield what the network, the recipe and the data are asked for; then the SDK's TensorFlow."""
+    """Yield the arguments of network, recipe and data; then requests to the SDK's TensorFlow."""
     recorder.reset()
     data = config.feed(Data(no_images))
     shared = plan(config, "ipu", frozenset({0, 1}))
@@ -54,7 +54,7 @@ def asked(config: Any, make: Callable[[TensorFlowIpu], Any]) -> Generator[str, N
 
 
 def small(config: Any, **changes: Any) -> Any:
-    """Return a case that the stand-in traces at once."""
+    """Return a case that the stand-in traces quickly."""
     return dataclasses.replace(config, precision="32.32", data="generated", **changes)
 
 

@@ -1,7 +1,7 @@
-"""What is accepted acts, or is refused: every option of cases in PyTorch and of kernels on an IPU.
+"""Options of PyTorch cases and of kernels on an IPU act, or are refused or declared idle.
 
-Each option of a case is changed. Then the case is refused, or the option is declared idle or only
-recorded, or the runtime is asked for something else: other calls of the SDK, another graph, other
+Each option of a case is changed. Then either the case is refused, or the option is declared idle or
+only recorded, or the requests to the runtime differ: other calls of the SDK, another graph, other
 data, another schedule. The SDK is the stand-in of tests/doubles.
 """
 
@@ -40,18 +40,18 @@ pytestmark = pytest.mark.framework
 
 @lru_cache(maxsize=3)
 def drawn(model: str, **options: Any) -> Any:
-    """Return a network whose weights are drawn once for all options that do not change it."""
+    """Return a network, drawn once for all options that do not change it."""
     return build_classifier(model, **options)
 
 
 def copied(network: Callable[[], Any]) -> Callable[[], Any]:
-    """Return what copies a network that was drawn, for a step to change."""
+    """Return a function that copies a drawn network for a step to change."""
     assert isinstance(network, partial) and network.func is build_classifier
     return lambda: copy.deepcopy(drawn(*network.args, **network.keywords))
 
 
 def torch_asked(config: Classifier, monkeypatch: pytest.MonkeyPatch) -> Generator[str, None, None]:
-    """Yield what PopTorch is asked for: the feed and the instances; its calls and the network."""
+    """Yield the requests to PopTorch: the feed and the instances; its calls and the network."""
     import torch
 
     from ipubench.fixtures.runtimes.torch.ipu import PopTorchIpu
@@ -71,7 +71,7 @@ def torch_asked(config: Classifier, monkeypatch: pytest.MonkeyPatch) -> Generato
 
 
 def known(config: Classifier) -> Set[str]:
-    """Return what the meter does, and what eight bits leave two words for: on the device."""
+    """Return the meter's options, and the second name for eight bits (on the device)."""
     return {"compile_only"} | ({"normalization_location"} if config.eight_bit_io else set())
 
 
@@ -100,23 +100,23 @@ def test_every_option_of_a_pytorch_case_acts(
 
 def test_options_that_change_nothing_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")
-    # The weights of a small network are drawn soon.
+    # The weights of a small network are drawn quickly.
     config = changed_case(
         "common", model="mobilenet-v3-small", random_weights=True, data="generated"
     )
     idle = set(config.idle())
     monkeypatch.setattr(Classifier, "idle", lambda self: {})
-    # That no other option is found, the test above shows.
+    # The test above shows that no other option is found.
     others = {item.name for item in dataclasses.fields(config)} - idle
     found = without_effect(config, lambda one: torch_asked(one, monkeypatch), others)
-    # Two more are said of a layer and of a feed, and not used then: no comparison shows it.
+    # Two more belong to a layer and a feed that are not used then, so no comparison finds them.
     assert idle - found == {"batchnorm_momentum", "dataloader_rebatch_size"}
 
 
 def kernel_asked(kernel: Any, config: Any, by_xla: bool = False) -> Generator[str, None, None]:
-    """Yield what the SDK's TensorFlow is asked for: the feed, the IPUs, and the whole program.
+    """Yield the requests to the SDK's TensorFlow: the feed, the IPUs, and the whole program.
 
-    Without ``by_xla`` a program of synthetic data is traced and not compiled.
+    Without ``by_xla`` a program of synthetic data is traced but not compiled.
     """
     from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
     from tests.doubles.tensorflow_ipu import recorder
@@ -141,7 +141,7 @@ def kernel_asked(kernel: Any, config: Any, by_xla: bool = False) -> Generator[st
         step.close()
 
 
-#: Which planner's options are asked for by which operations of a program, and by which layers.
+#: Planner options by the operations of a program, and by the layers, that use them.
 PLANNED = {
     "convolutions.poplar_options": {"Conv2D", "DepthwiseConv2dNative"},
     "matmuls.poplar_options": {
@@ -154,7 +154,7 @@ PLANNED = {
 
 
 def planned(configured: Dict[str, Any], operations: Set[str]) -> Dict[str, Any]:
-    """Return how the IPUs are configured, less the options that no operation asks its planner."""
+    """Return the configuration of the IPUs, without planner options that no operation uses."""
     return {
         name: value
         for name, value in configured.items()
@@ -163,15 +163,15 @@ def planned(configured: Dict[str, Any], operations: Set[str]) -> Dict[str, Any]:
 
 
 def program_in(graph: Any) -> Tuple[str, Set[str]]:
-    """Return a graph's digest, without numbers of what was traced before, and its operations."""
+    """Return a graph's digest, without counters of earlier tracing, and its operations."""
     text = str(graph.as_graph_def())
     operations = set(re.findall(r'\bop: "(\w+)"', text))
     return digest_of(text), operations
 
 
 INFERENCE, TRAINING = "inference", "training"
-#: What the loop and its planners are told, whichever the layer: the dense layer and the LSTM show
-#: that it acts.
+#: Options of the loop and its planners, independent of the layer: the dense layer and the LSTM show
+#: that they act.
 OF_THE_LOOP = {"enable_half_partials"}
 CONVOLUTION = (
     grouped_conv,
@@ -188,7 +188,7 @@ CONVOLUTION = (
         (lstm, Lstm(hidden_size=4, timesteps=2), TRAINING),
         (CONVOLUTION[0], CONVOLUTION[1], INFERENCE),
         (CONVOLUTION[0], CONVOLUTION[1], TRAINING),
-        # Trained as the LSTM, which takes twice as long to trace.
+        # Trained like the LSTM, which takes twice as long to trace.
         (gru, Gru(hidden_size=4, input_size=4, timesteps=2), INFERENCE),
         (rnn, Rnn(hidden_size=4, timesteps=2), INFERENCE),
         (lstm_multi, LstmMulti(hidden_size=4, timesteps=2), INFERENCE),
@@ -206,7 +206,7 @@ def test_every_option_of_a_kernel_acts(
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.delenv(TF_FLAGS, raising=False)
     changes: Dict[str, Any] = {"system": "ipu", "batches_per_step": 2}
-    if isinstance(config, Hmc):  # has no other data
+    if isinstance(config, Hmc):  # it has no other data
         pytest.importorskip("tensorflow_probability", reason="needs TensorFlow Probability")
         monkeypatch.setenv(TF_FLAGS, SYNTHETIC)
     else:
@@ -214,5 +214,5 @@ def test_every_option_of_a_kernel_acts(
     config = dataclasses.replace(config, mode=mode, precision="32.32", **changes)
     shown = OF_THE_LOOP if isinstance(config, (Gru, Rnn, LstmMulti)) else set()
     assert without_effect(config, lambda one: kernel_asked(kernel, one), shown) == set()
-    if isinstance(config, Hmc):  # its program without input is one that XLA takes
+    if isinstance(config, Hmc):  # its program without input is one that XLA accepts
         assert list(kernel_asked(kernel, config, by_xla=True))

@@ -1,6 +1,6 @@
-"""What is accepted acts, or is refused: every option of the PopART kernels on an IPU.
+"""Options of the PopART kernels on an IPU act, or are refused or declared idle.
 
-As tests/nightly/test_options_act.py has it, with the PopART of tests/doubles.
+As in tests/nightly/test_options_act.py, with the PopART of tests/doubles.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ pytestmark = pytest.mark.framework
 LSTM = PopartLstm(batch_size=2, timesteps=3, hidden_size=4)
 CONV = PopartConv(batch_size=2, input_width=9, input_height=8, channel_size=3, filter_number=5)
 NETWORKS = {PopartLstm: lstm, PopartConv: conv}
-#: Session options that only one operation asks for.
+#: Session options that only one operation uses.
 ASKED_BY = {"convolutionOptions": "Conv"}
 
 
 def asked(config: Any, monkeypatch: pytest.MonkeyPatch) -> Generator[str, None, None]:
-    """Yield what PopART is asked for: the arrays; its calls, the graph and the options."""
+    """Yield the requests to PopART: the arrays; its calls, the graph and the options."""
     monkeypatch.setitem(sys.modules, "popart", double.as_module())
     network: Any = NETWORKS[type(config)]
     feed = config.feed(Data(no_images))

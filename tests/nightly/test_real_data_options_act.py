@@ -1,7 +1,7 @@
-"""What is accepted acts, or is refused: the options of files, in what an IPU's infeed is given.
+"""Options for files act in an IPU's infeed, or are refused or declared idle.
 
-As tests/nightly/test_options_act.py has it, on a few files. The data set of the queue is compared,
-with everything that it is made of, and the order of its batches.
+As in tests/nightly/test_options_act.py, on a few files. The queue's data set is compared, with all
+of its sources, and the order of its batches.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ APPLICATION = Application(
     accelerator_side_preprocess=True,
     pipeline_num_parallel=1,
 )
-#: What is of files alone; tests of generated data have the others.
+#: Options for files only; tests of generated data cover the others.
 OF_FILES = {"deterministic", "shuffle", "seed", "pipeline_num_parallel", "dataset_cache"}
 
 
@@ -58,7 +58,7 @@ def tf(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def data(tf: Any, tmp_path: Path) -> Data:
-    """CIFAR-10 of 50 images, and seven of ImageNet's in two files a split."""
+    """CIFAR-10 with 50 images, and seven of ImageNet's in two files per split."""
     learnable_cifar(tmp_path / "cifar", IMAGES, 10, shards=2)
 
     def shards(split: str) -> Any:
@@ -73,7 +73,7 @@ def data(tf: Any, tmp_path: Path) -> Data:
 
 
 def opened(step: Any, look: Callable[[Any], Any]) -> Any:
-    """Return what can be seen of the data set that a step has given to its infeed."""
+    """Return the visible properties of the data set that a step passes to its infeed."""
     try:
         step.build()
         return look(recorder.queues[-1]._dataset)
@@ -98,7 +98,7 @@ def of_training(config: Training, data: Data, look: Callable[[Any], Any]) -> Any
 
 
 def made_of(tf: Any, dataset: Any) -> str:
-    """Return a digest of the graph that a data set is: operations, their options and constants."""
+    """Return a digest of a data set's graph: operations, their options and constants."""
     graph = tf.raw_ops.DatasetToGraphV2(input_dataset=dataset._variant_tensor)
     return digest_of(str(tf.compat.v1.GraphDef.FromString(graph.numpy())))
 
@@ -140,10 +140,10 @@ def test_every_option_of_a_trainings_files_acts(data: Data, tf: Any) -> None:
     assert without_effect(config, request, others) == set()
 
 
-def test_the_infeed_has_the_order_that_was_asked_for(
+def test_the_infeed_has_the_requested_order(
     data: Data, tf: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The images of CIFAR-10 differ: each pass has them all, shuffled anew, or as they are."""
+    """The images of CIFAR-10 differ: each pass has all of them, shuffled again or in order."""
     monkeypatch.setattr("ipubench.fixtures.data.tfds.pipeline.PADDING", 0)  # whole images
 
     def order(**changes: Any) -> List[List[int]]:
@@ -154,7 +154,7 @@ def test_the_infeed_has_the_order_that_was_asked_for(
 
     first, second = order(shuffle=False)
     assert first == second
-    assert order(deterministic=True) == [first, first]  # which turns shuffling off
+    assert order(deterministic=True) == [first, first]  # which disables shuffling
     shuffled, again = order(shuffle=True)
     assert sorted(shuffled) == sorted(again) == sorted(first)
     assert len({tuple(one) for one in (first, shuffled, again)}) == 3
@@ -163,7 +163,7 @@ def test_the_infeed_has_the_order_that_was_asked_for(
 
 
 @pytest.mark.parametrize("deterministic", [True, False])
-def test_imagenets_images_keep_their_order_only_if_asked(
+def test_imagenet_images_keep_their_order_only_on_request(
     deterministic: bool, data: Data, tf: Any
 ) -> None:
     config = dataclasses.replace(
@@ -181,7 +181,7 @@ def test_imagenets_images_keep_their_order_only_if_asked(
 
 
 @pytest.mark.parametrize(("index", "labels"), [(0, {0, 1, 2, 3}), (1, {4, 5, 6})])
-def test_an_instance_reads_its_own_part_of_the_files(
+def test_an_instance_reads_its_share_of_the_files(
     index: int, labels: Set[int], data: Data, tf: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start(monkeypatch, index, 2, 2, 1)

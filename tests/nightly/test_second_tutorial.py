@@ -1,4 +1,4 @@
-"""Each command of the second tutorial, as it stands, with the files that the reader writes."""
+"""Runs each command of the second tutorial as written, with the reader's files."""
 
 from __future__ import annotations
 

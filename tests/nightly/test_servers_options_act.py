@@ -1,7 +1,7 @@
-"""What is accepted acts, or is refused: the options of networks behind a server and of clients.
+"""Options of served networks and of clients act, or are refused or declared idle.
 
-As tests/nightly/test_options_act.py has it. No server and no client starts: what they would be told
-is compared, the server's command, the files of its model and each client's orders.
+As in tests/nightly/test_options_act.py. No server and no client starts: their inputs are compared,
+which are the server's command, the files of its model and each client's orders.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from tests.support.tensorflow_ipu import install
 
 pytestmark = pytest.mark.framework
 
-#: What the meter does, without asking the server: it compiles and measures nothing.
+#: Used by the meter only: the server is not involved in compiling without measuring.
 OF_THE_METER = {"compile_only"}
-#: Two words for one place; and with a given repository, what it computes in is recorded only.
+#: Two options for one place; and with a given repository the compute type is only recorded.
 SYNONYMS = {"normalization_location", "host"}
 
 
 class Told:
-    """What servers and clients are told; they are not started."""
+    """Inputs of servers and clients, which are not started."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         self.said: List[Any] = []
@@ -70,7 +70,7 @@ class Told:
             f"{server}.wait_for_model": lambda server: self.load(server),
         }.items():
             monkeypatch.setattr(name, stand_in)
-        # Real files are decoded by so many threads.
+        # This many threads decode real files.
         monkeypatch.setattr(f"{servers}.images.ThreadPoolExecutor", self.pool)
 
     def launch(self, server: Any) -> None:
@@ -86,9 +86,9 @@ class Told:
             python_model.with_name(FACTS).write_text(json.dumps(facts), encoding="utf-8")
 
     def files(self, command: List[str]) -> List[Tuple[str, str]]:
-        """Return what the command's files say."""
+        """Return the contents of the files that the command names."""
         named = [Path(word.split("=", 1)[1]) for word in command if "=/" in word]
-        # Triton's repository has links to the folders of its models.
+        # Triton's repository links to the folders of its models.
         within = [
             Path(folder) / file
             for name in named
@@ -99,7 +99,7 @@ class Told:
         return [(path.name, path.read_text(errors="replace")) for path in found]
 
     def answer(self) -> Any:
-        """Return a version, or counts of nothing."""
+        """Return a version, or zero counts."""
         nothing = SimpleNamespace(count=0, ns=0)
         names = ["success", "fail", "queue", "compute_input", "compute_infer", "compute_output"]
         stats = SimpleNamespace(**dict.fromkeys(names, nothing))
@@ -125,7 +125,7 @@ class Told:
 
 
 class _Clients:
-    """Clients that note their orders."""
+    """Clients that record their orders."""
 
     def __init__(self, count: int, said: List[Any]) -> None:
         self.pids = list(range(count))
@@ -156,7 +156,7 @@ class _Clients:
         return [[[1.0]] * runs] * len(self)
 
     def close(self) -> None:
-        """Nothing runs."""
+        """Do nothing, as nothing runs."""
 
 
 def scrubbed(*parts: Any) -> str:
@@ -170,7 +170,7 @@ def scrubbed(*parts: Any) -> str:
 def triton_asked(
     config: TritonClassifier, images: ImageFolder, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Generator[str, None, None]:
-    """Yield what PopTorch, the server and the clients are asked for."""
+    """Yield the requests to PopTorch, the server and the clients."""
     import torch
 
     from ipubench.fixtures.servers.triton.runtime import TritonRuntime
@@ -230,7 +230,7 @@ def test_every_option_of_a_network_behind_triton_acts(
     pytest.importorskip("torch", reason="needs PyTorch: make setup installs it")
     pytest.importorskip("tritonclient.grpc", reason="needs tritonclient: make setup installs it")
     monkeypatch.chdir(tmp_path)
-    given = tmp_path / "given" / preset.name  # a ready repository
+    given = tmp_path / "given" / preset.name  # a ready-made repository
     (given / "1").mkdir(parents=True)
     (given / "config.pbtxt").write_text(f'name: "{preset.name}"\n', encoding="utf-8")
     config = dataclasses.replace(preset, **{**SMALL, "data": "generated", **changes})
@@ -256,7 +256,7 @@ def one_image(folder: Path) -> ImageFolder:
 
 
 def export(predict_step: Any, export_dir: str, *words: Any, **named: Any) -> None:
-    """Stand for the SDK's export, and write the program's graph alone."""
+    """Replace the SDK's export, and write only the program's graph."""
     import tensorflow as tf
 
     tensorflow_ipu.recorder.calls.append(("export_single_step", {"words": words, **named}))
@@ -272,7 +272,7 @@ def export(predict_step: Any, export_dir: str, *words: Any, **named: Any) -> Non
 def serving_asked(
     config: Serving, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Generator[str, None, None]:
-    """Yield what instances are given; what the SDK, the server and the clients are asked for."""
+    """Yield the inputs of instances; the requests to the SDK, the server and the clients."""
     from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
     from ipubench.fixtures.servers.tensorflow_serving.runtime import ServingRuntime
 

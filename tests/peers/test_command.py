@@ -1,4 +1,4 @@
-"""The command: its words, the levels, workers that fail, and one small real comparison."""
+"""The command: its arguments, the levels, failing workers, and one small real comparison."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ends_with(code: str) -> List[Row]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_usual_cases_of_each_family_exist(family: str) -> None:
+def test_the_usual_cases_of_each_group_exist(family: str) -> None:
     names = FAMILIES[family].names()
     assert set(FAMILIES[family].usual) <= set(names)
     assert len(names) == len(set(names))
@@ -43,13 +43,13 @@ def test_the_usual_cases_of_each_family_exist(family: str) -> None:
         ["--families=kernels", "--device=cuda"],
     ],
 )
-def test_a_word_that_means_nothing_ends_the_command(words: List[str]) -> None:
+def test_an_argument_that_matches_nothing_ends_the_command(words: List[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         command.main(words)
     assert stopped.value.code == 4
 
 
-def test_the_lower_level_has_the_variables_of_the_makefile() -> None:
+def test_the_lower_level_has_the_makefiles_variables() -> None:
     environment = levels.environment_of(levels.AVX2, {"HOME": "/home", "XLA_FLAGS": "--other"})
     assert allowed_isa(environment) == ("avx2",)
     flags = environment["XLA_FLAGS"].split()
@@ -58,14 +58,14 @@ def test_the_lower_level_has_the_variables_of_the_makefile() -> None:
     assert levels.environment_of(levels.NATIVE, {"HOME": "/home"}) == {"HOME": "/home"}
 
 
-def test_a_level_that_the_machine_cannot_imitate_says_why() -> None:
+def test_a_level_that_the_machine_cannot_imitate_has_a_reason() -> None:
     assert "has no AVX2" in levels.missing(levels.AVX2, topology())
     assert "this machine's own level" in levels.missing(levels.AVX2, topology("avx2"))
     assert levels.missing(levels.AVX2, topology("avx2", "avx512f")) == ""
     assert levels.missing(levels.NATIVE, topology()) == ""
 
 
-def test_a_worker_that_fails_leaves_its_rows_and_a_reason() -> None:
+def test_a_failing_worker_leaves_its_rows_and_a_reason() -> None:
     row = '{"family": "popart", "level": "native", "case": "a", "peer": "p"}'
     rows = ends_with(f"import os; print('{row}', flush=True); os.kill(os.getpid(), 9)")
     assert [r.case for r in rows] == ["a", ""]
@@ -75,7 +75,7 @@ def test_a_worker_that_fails_leaves_its_rows_and_a_reason() -> None:
 
 
 def fails(error: Exception) -> Any:
-    """Return what cannot be built."""
+    """Return a builder that fails."""
 
     def build(*_: int) -> Any:
         raise error
@@ -83,7 +83,7 @@ def fails(error: Exception) -> Any:
     return build
 
 
-def test_a_program_that_cannot_be_built_or_run_is_left_out_with_its_reason() -> None:
+def test_a_failing_program_is_left_out_with_its_reason() -> None:
     runs: List[int] = []
     builders: Dict[str, Any] = {
         OURS: lambda: runs.append,

@@ -1,4 +1,4 @@
-"""Interleaved rounds and the ratio of two programs, on clocks that tests turn."""
+"""Interleaved rounds and the ratio of two programs, on clocks that tests advance."""
 
 from __future__ import annotations
 
@@ -46,9 +46,7 @@ def test_the_interval_encloses_the_median_of_the_paired_ratios(pairs: List[List[
 
 
 @given(PAIRS, st.floats(min_value=0.1, max_value=10))
-def test_a_disturbance_that_meets_both_alike_changes_no_ratio(
-    pairs: List[List[float]], factor: float
-) -> None:
+def test_a_disturbance_of_both_changes_no_ratio(pairs: List[List[float]], factor: float) -> None:
     ours, theirs = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     slowed = [factor if number % 2 else 1.0 for number in range(len(pairs))]
     ratio = paired_ratio([a * s for a, s in zip(ours, slowed)], [
@@ -68,7 +66,7 @@ def test_too_few_rounds_have_no_interval(rounds: int) -> None:
     st.floats(min_value=0.01, max_value=1),  # at most 500 rounds
     st.floats(min_value=1e-3, max_value=1),
 )
-def test_programs_take_turns_until_the_time_is_used(
+def test_programs_alternate_until_the_time_is_used(
     batches: List[float], seconds: float, call_seconds: float
 ) -> None:
     machine = Machine()
@@ -80,7 +78,7 @@ def test_programs_take_turns_until_the_time_is_used(
     assert machine.now >= seconds
 
 
-def test_each_program_is_in_turn_the_first_of_a_round() -> None:
+def test_the_first_program_of_a_round_changes_in_turn() -> None:
     machine = Machine()
     programs = {name: machine.program(name, 2 * CALL_SECONDS) for name in "abc"}
     alternate(programs, 1e-3, CALL_SECONDS, machine.clock)
@@ -88,7 +86,7 @@ def test_each_program_is_in_turn_the_first_of_a_round() -> None:
     assert "".join(rounds) == "abcbcacab" * (LEAST_ROUNDS // 3)
 
 
-def test_a_short_batch_is_timed_many_at_once() -> None:
+def test_short_batches_are_timed_together() -> None:
     machine = Machine()
     seen: Dict[str, int] = {"most": 0}
 
@@ -99,6 +97,6 @@ def test_a_short_batch_is_timed_many_at_once() -> None:
     seconds = LEAST_ROUNDS * CALL_SECONDS
     alternate({"short": short}, seconds, CALL_SECONDS, machine.clock)
     assert 49 <= seen["most"] <= 50
-    seen["most"] = 0  # a fifth of the time: so many rounds fit into it
+    seen["most"] = 0  # a fifth of the time, so more rounds fit
     alternate({"short": short}, seconds / 5, CALL_SECONDS, machine.clock)
     assert 9 <= seen["most"] <= 10

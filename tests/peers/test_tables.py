@@ -1,4 +1,4 @@
-"""The tables of a comparison: figures, reasons, the sentence at the end."""
+"""The tables of a comparison: ratios, reasons, the sentence at the end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PACKAGES = {"torch": "2.1", "tensorflow": "2.20"}
 
 
 def row(ratio: Optional[float] = None, **changes: object) -> Row:
-    """Return a row of the family torch, measured where it has a ratio."""
+    """Return a row of the group torch, with or without a ratio."""
     numbers = {} if ratio is None else {
         "ours": 100 * ratio, "theirs": 100.0, "ratio": ratio,
         "low": 0.95 * ratio, "high": 1.05 * ratio, "rounds": 9,
@@ -24,7 +24,7 @@ def section(*rows: Row) -> Section:
     return Section("PyTorch", "native, a CPU, avx2, 2 threads", "images/s", rows)
 
 
-def test_each_peer_has_its_ratio_or_why_it_was_not_measured() -> None:
+def test_each_peer_has_its_ratio_or_the_reason_for_none() -> None:
     rows = [row(2.0), row(peer="timm", reason="No module named 'timm' | x"), row(case="", peer="")]
     page = markdown([section(*rows)], PACKAGES, "2026-01-02")
     assert "| net-bs1 |  | eager | 200.0 | 100.0 | 2.00 | 1.90 to 2.10 | 9 |" in page

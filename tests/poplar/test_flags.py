@@ -1,4 +1,4 @@
-"""TF_POPLAR_FLAGS: what a case needs, what of the user's is kept, and when it is too late."""
+"""TF_POPLAR_FLAGS: a case's flags, the user's flags that stay, and flags that come too late."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def test_a_case_adds_its_flags(needed: Flags, flags: str) -> None:
     assert claimed(flags, needed, started=True) == flags
 
 
-def test_exported_flags_are_kept_as_they_were_written() -> None:
-    assert case_flags(False, False, True, False) == GENERATED, "zeros of no synthetic data"
+def test_exported_flags_are_kept_unchanged() -> None:
+    assert case_flags(False, False, True, False) == GENERATED, "would zero real data"
     exported = "--executable_cache_path='/my cache' --max_compilation_threads=4"
     assert claimed(f" {exported} ", MODEL) == f"{exported} --use_ipu_model"
     assert claimed("--use_ipu_model=true", MODEL) == "--use_ipu_model=true"
@@ -70,7 +70,7 @@ def test_exported_flags_are_kept_as_they_were_written() -> None:
         ("--log_cycle_count=3", COUNTED, "--log_cycle_count=0"),
         ("--synthetic_data_categories=infeed", SYNTHETIC, "no --synthetic_data_categories"),
         ("--null_data_feed", GENERATED, "no --null_data_feed"),
-        # What is no flag at all.
+        # These are not flags.
         ("flags.txt", GENERATED, ""),
         ("--use_ipu_model -x", GENERATED, ""),
         ("--a='", GENERATED, ""),
@@ -93,7 +93,7 @@ def test_an_exported_flag_that_a_case_cannot_have_is_refused(
         (COUNTED, GENERATED, "no --log_cycle_count.* --set=report_hw_cycle_count=no$"),
     ],
 )
-def test_a_later_case_with_other_flags_is_sent_to_a_run_of_its_own(
+def test_a_later_case_with_other_flags_needs_a_separate_run(
     first: Flags, later: Flags, needs: str
 ) -> None:
     environ: Dict[str, str] = {}
@@ -105,7 +105,7 @@ def test_a_later_case_with_other_flags_is_sent_to_a_run_of_its_own(
     assert environ == before
 
 
-def test_flags_are_read_as_tensorflow_reads_them() -> None:
+def test_flags_are_parsed_as_in_tensorflow() -> None:
     assert parse_flags("--a --b=false --c=1 --d='x y' --a=false --e=True") == {
         "c": "1",
         "d": "x y",
@@ -119,12 +119,10 @@ def test_flags_are_read_as_tensorflow_reads_them() -> None:
         ("", "", ""),
         ("", "/poprun", "/poprun"),
         ("--executable_cache_path=/flag", "/poprun", "/flag"),
-        # As of a variable of the shell that has no value.
+        # From an empty shell variable.
         ("--executable_cache_path=", "/poprun", "/poprun"),
         ("--executable_cache_path=", "", ""),
     ],
 )
-def test_executables_are_kept_where_tensorflow_keeps_them(
-    flags: str, poprun: str, folder: str
-) -> None:
+def test_executables_are_stored_in_tensorflows_folder(flags: str, poprun: str, folder: str) -> None:
     assert tensorflow_cache({TF_FLAGS: flags, POPDIST_CACHE: poprun}) == folder

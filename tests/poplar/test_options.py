@@ -1,4 +1,4 @@
-"""Poplar's options: what is accepted, and what becomes of those the user exported."""
+"""Poplar's options: which are accepted, and how the user's exported options are merged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ipubench.fixtures.poplar.options import (
 ENGINE_OPTIONS = "POPLAR_ENGINE_OPTIONS"  # Poplar's own name
 
 
-def test_values_become_the_text_that_poplar_reads() -> None:
+def test_values_become_poplars_text() -> None:
     text = (
         '{"availableMemoryProportion": 0.2, "use128BitConvUnitLoad": true, "partialsType": "half"}'
     )
@@ -41,14 +41,14 @@ def test_values_become_the_text_that_poplar_reads() -> None:
         ('{"a": {"b": 1}}', "^a: "),
     ],
 )
-def test_what_is_no_set_of_options_is_refused(text: str, named: str) -> None:
+def test_invalid_options_are_refused(text: str, named: str) -> None:
     with pytest.raises(ValueError, match=named):
         parse_options(text)
     with pytest.raises(CaseError, match=f"the environment's {ENGINE_OPTIONS}: "):
         reporting({ENGINE_OPTIONS: text}, Path("/reports"))
 
 
-def test_reports_keep_what_the_user_exported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_keep_the_exported_options(monkeypatch: pytest.MonkeyPatch) -> None:
     exported = '{"autoReport.all": "false", "autoReport.directory": ".", "debug.trace": "true"}'
     monkeypatch.setenv(ENGINE_OPTIONS, exported)
     with reports_in(Path("/reports/case")):
@@ -60,7 +60,7 @@ def test_reports_keep_what_the_user_exported(monkeypatch: pytest.MonkeyPatch) ->
     assert os.environ[ENGINE_OPTIONS] == exported
 
 
-def test_reports_are_asked_for_in_full_and_what_reports_is_not_kept_for_runs_that_time(
+def test_full_reports_are_requested_and_such_programs_are_not_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv(ENGINE_OPTIONS, raising=False)

@@ -34,7 +34,7 @@ from ipubench.plugins.record.text import duration, duration_text, rate_text, tim
         ("5ms", 0.005),
     ],
 )
-def test_a_duration_says_its_unit_or_is_seconds(text: str, seconds: float) -> None:
+def test_a_duration_has_a_unit_or_is_in_seconds(text: str, seconds: float) -> None:
     assert duration(text) == pytest.approx(seconds)
 
 
@@ -45,7 +45,7 @@ def test_a_duration_says_its_unit_or_is_seconds(text: str, seconds: float) -> No
         *("1h30", "1.2.3s", "9" * 100, "30s 30s"),
     ],
 )
-def test_anything_else_is_refused_with_the_form(text: str) -> None:
+def test_other_texts_are_refused_with_the_expected_form(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="write it as 30s, 10min or 1.5h"):
         duration(text)
 

@@ -17,7 +17,7 @@ from tests.support.harness import ROOT
 from tests.support.repository import IDENTITY
 from tests.support.stored import a_benchmark
 
-# Counts the page faults of buffers that glibc maps anew each time unless it is told to keep them.
+# Counts page faults of buffers that glibc maps again each time unless told to keep them.
 FAULTS = """
 import resource, sys
 from ipubench.plugins.run.conditions import tune_allocator
@@ -47,11 +47,11 @@ def page_faults(allocator: str) -> int:
 @pytest.mark.skipif(sys.platform != "linux", reason="needs glibc's mallopt: run it on Linux")
 def test_the_tuned_allocator_keeps_large_buffers() -> None:
     assert all(tune_allocator().values())
-    # 128 MiB a round are 32,768 pages of 4 KiB.
+    # 128 MiB per round are 32,768 pages of 4 KiB.
     assert page_faults("tuned") < page_faults("system") / 10
 
 
-def test_what_poplar_reads_of_the_environment_is_a_condition_of_ipus(
+def test_poplars_environment_is_a_condition_of_ipus(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     options = '{"debug.instrument": "true"}'
@@ -74,7 +74,7 @@ def test_what_poplar_reads_of_the_environment_is_a_condition_of_ipus(
         (None, "tuned in part: {'mmap_threshold': False, 'trim_threshold': False}"),
     ],
 )
-def test_a_c_library_may_tune_a_part_or_nothing(
+def test_a_c_library_may_support_part_of_the_tuning(
     library: Any, found: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(conditions, "ctypes", SimpleNamespace(CDLL=lambda _: library))
@@ -82,7 +82,7 @@ def test_a_c_library_may_tune_a_part_or_nothing(
     assert apply_conditions("cpu", "cores", "system")["allocator"] == "system"
 
 
-def test_peak_memory_sees_a_buffer_that_is_gone() -> None:
+def test_peak_memory_includes_a_freed_buffer() -> None:
     peak = host_process.PeakMemory()
     before = peak.read()
     buffer = bytearray(200 << 20)
@@ -120,7 +120,7 @@ def test_the_software_of_two_results_differs_in_some_or_all_cases() -> None:
 def test_a_folder_without_git_has_no_revision(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where an alias or a hook of another repository runs us."""
+    """Even if an alias or a hook of another repository runs us."""
     other = tmp_path / "other"
     subprocess.check_call(["git", "init", "-q", str(other)])
     words = ["git", *IDENTITY, "commit", "-q", "--allow-empty", "-m", "empty"]

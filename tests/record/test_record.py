@@ -1,4 +1,4 @@
-"""What a record says of a case, in words."""
+"""Texts about a case from its record."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_an_engine_and_a_replaced_precision_are_named(
 def test_canaries_of_disturbed_rounds_are_left_out_and_no_others(
     when: str, kept: List[int]
 ) -> None:
-    """As many canaries before all rounds as there are rounds are none of theirs."""
+    """If all canaries came before the rounds, none belongs to a round."""
     canary = Canary("arithmetic", [1.0, 2.0, 3.0, 4.0], when)
     contention = Contention(
         lost=[0.0, 0.5, 0.0, 0.5], limit=0.02, kept=[True, False, True, False], enough=True

@@ -1,4 +1,4 @@
-"""The statistics against NumPy, exact tables and simulation."""
+"""The statistics compared with NumPy, exact tables and simulation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The example workflows: valid YAML, made of commands and options that there are, and they work."""
+"""The example workflows: valid YAML with existing commands and options, and they work."""
 
 from __future__ import annotations
 
@@ -20,16 +20,23 @@ from tests.support.process_starter import NO_SUITE
 from tests.support.reports import FILES as REPORT_FILES
 from tests.support.repository import Repository
 
-# Many runs of the suite; the older Python leaves them out (make test38).
+# Runs the suite many times, so Python 3.8 skips it (make test38).
 pytestmark = pytest.mark.slow
 
-FILES = ("github-actions.yml", "gitlab-ci.yml", "github-against.yml", "gitlab-against.yml")
+FILES = (
+    "github-actions.yml",
+    "gitlab-ci.yml",
+    "github-against.yml",
+    "gitlab-against.yml",
+    "github-instructions.yml",
+)
+OF_GITHUB = ("github-actions.yml", "github-against.yml", "github-instructions.yml")
 COMMAND = re.compile(r"(?:\.venv/bin/python|python3) -m (\S+) (.*)")
 PINNED = re.compile(r"uses: [\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
 
 
 def scripts(value: Any) -> Iterator[str]:
-    """Yield the shell texts of a workflow: `run` of GitHub, `script` of GitLab."""
+    """Yield the shell scripts of a workflow: `run` on GitHub, `script` on GitLab."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if key in ("run", "script", "before_script"):
@@ -63,7 +70,7 @@ def test_its_commands_have_their_options(name: str) -> None:
 
 @pytest.mark.parametrize("name", FILES[:2])
 def test_the_report_names_every_shard(name: str) -> None:
-    """One of them is left out where the workflows are run."""
+    """Running the workflows leaves one of them out."""
     text = str(workflow(name))
     (shards,) = re.findall(r"'(?:shard|SHARD)': \[(.*?)]", text)
     listed = re.findall(r"plugins.report((?: shards/\S+)+)", text)
@@ -74,23 +81,23 @@ def test_the_report_names_every_shard(name: str) -> None:
 
 
 def test_exit_code_6_is_a_warning() -> None:
-    for name in ("github-actions.yml", "github-against.yml"):
+    for name in OF_GITHUB:
         assert any('"$code" = 6' in text for text in scripts(workflow(name)))
     for name, job in (("gitlab-ci.yml", "gate"), ("gitlab-against.yml", "compare with the target")):
         assert workflow(name)[job]["allow_failure"] == {"exit_codes": [6]}
 
 
-@pytest.mark.parametrize("name", ["github-actions.yml", "github-against.yml"])
+@pytest.mark.parametrize("name", OF_GITHUB)
 def test_github_runs_no_code_that_may_change_later(name: str) -> None:
     text = (ROOT / "docs" / "ci" / name).read_text(encoding="utf-8")
     used = [line for line in text.splitlines() if "uses:" in line]
     assert used and all(PINNED.search(line) for line in used)
-    # A value of somebody else's that stands in a script would be a part of the script.
+    # A value from others in a script would become part of the script.
     for script in scripts(workflow(name)):
         assert set(re.findall(r"\$\{\{ (.*?) }}", script)) <= {"matrix.shard"}
 
 
-def test_what_may_write_on_github_runs_no_code_of_the_change() -> None:
+def test_github_jobs_with_write_access_run_no_code_of_the_change() -> None:
     found, against = map(workflow, ("github-actions.yml", "github-against.yml"))
     assert found["permissions"] == against["permissions"] == {"contents": "read"}
     assert against["jobs"]["compare"]["runs-on"] == "ubuntu-latest"
@@ -113,7 +120,7 @@ def test_what_may_write_on_github_runs_no_code_of_the_change() -> None:
     assert all(step["with"]["persist-credentials"] is False for step in steps)
 
 
-#: A stand-in for GitHub's program, which notes what it is given.
+#: A stand-in for GitHub's program that records its arguments.
 GH = """\
 #!/bin/sh
 printf '%s\\n' "$@" >> "$COMMENTED"
@@ -138,12 +145,12 @@ SYNTHETIC = "bench_fake.py::bench_fake[beta-synthetic]"
 
 
 class Machine:
-    """A runner of one's own: runs a workflow's steps in a clone, and keeps its baseline."""
+    """A self-hosted runner: runs a workflow's steps in a clone and keeps its baseline."""
 
     def __init__(self, project: Project, name: str) -> None:
         self.project = project
         self.github = name.startswith("github")
-        self.text = ""  # what the last step said
+        self.text = ""  # the output of the last step
         self.workflow = workflow(name)
         kept = self.workflow["env" if self.github else "variables"]
         self.baseline = project.folder / "kept" / "main.json"
@@ -180,9 +187,9 @@ class Machine:
         self.git("commit", "-q", "--allow-empty", "-m", message)
 
     def run(self, event: str, slower: str = "") -> int:
-        """Run all jobs of an event (pull_request, push); return the last one's exit code.
+        """Run all jobs of an event (pull_request, push); return the last exit code.
 
-        The shard ``slower`` measures code that takes 30% more time.
+        The shard ``slower`` measures code that takes 30% longer.
         """
         folder = self.project.folder
         shutil.rmtree(folder / "shards", ignore_errors=True)
@@ -193,7 +200,7 @@ class Machine:
         return self.report(event)
 
     def report(self, event: str) -> int:
-        """Run the jobs that come after the measurements; return the last one's exit code."""
+        """Run the jobs that follow the measurements; return the last exit code."""
         (self.project.folder / "outputs").write_text("")
         self.commented.write_text("")
         code = self.steps(self.scripts_of("report", event), {})
@@ -202,7 +209,7 @@ class Machine:
         return code
 
     def is_wanted(self, job: str, event: str) -> bool:
-        """Return what the condition of a job after the report comes to."""
+        """Return the value of the condition of a job after the report."""
         condition = self.workflow["jobs"][job]["if"].replace("&&", "and")
         outputs = SimpleNamespace(code=self.output("code"))
         names = {
@@ -220,7 +227,7 @@ class Machine:
         return code
 
     def scripts_of(self, job: str, event: str) -> List[str]:
-        """Return the shell texts of a job for an event, in order."""
+        """Return the shell scripts of a job for an event, in order."""
         if self.github:
             found = self.workflow["jobs"][job]["steps"]
             wanted = f"github.event_name == '{event}'"
@@ -237,7 +244,7 @@ class Machine:
         return ["\n".join(self.workflow[names[job, event]]["script"])]
 
     def steps(self, texts: List[str], env: Dict[str, str]) -> int:
-        """Run steps as a runner does: one after the other until one fails."""
+        """Run steps like a runner: one after the other until one fails."""
         shard = env.get("SHARD", "")
         for text in texts:
             if text == "make setup":
@@ -282,25 +289,25 @@ class Machine:
 
 
 def test_a_workflow_from_the_first_push_to_an_accepted_slow_down(project: Project) -> None:
-    pytest.importorskip("plotly", reason="pip install plotly")
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     machine = Machine(project, "github-actions.yml")
-    # The first push: there is no baseline yet, so everything is new.
+    # The first push: there is no baseline yet, so all cases are new.
     assert machine.run("push") == 0, machine.text
     first = machine.entry()
     assert len(load(machine.baseline)) == 2 and len(list(machine.history.glob("*/*.json"))) == 1
-    # A pull request that is slower: it fails, and its summary becomes a comment.
+    # A slower pull request fails, and its summary becomes a comment.
     assert machine.run("pull_request", "bench_inference") == 1
     assert list(machine.codes.values()) == [1, 0]
     assert machine.commented.read_text() == COMMENT
     summary = machine.summary()
     assert summary.startswith("**🔴 2 cases: 1 regressed, 1 pass")
     assert "Where the time of" in summary and machine.entry() == first
-    # It is merged all the same: main is not promoted, and history has what was measured.
+    # It is merged all the same: main is not promoted, but the history has the measurements.
     machine.commit("a slower change")
     assert machine.run("push", "bench_inference") == 4
     assert machine.commented.read_text() == "" and machine.entry() == first
     assert len(list(machine.history.glob("*/*.json"))) == 2
-    # Until somebody accepts it by hand, with the report of that run.
+    # Until a person accepts it, with the report of that run.
     assert machine.steps([ACCEPT], {}) == 0, machine.text
     after = machine.entry()
     assert after["throughput"]["median"] < 0.9 * first["throughput"]["median"]
@@ -310,8 +317,8 @@ def test_a_workflow_from_the_first_push_to_an_accepted_slow_down(project: Projec
     assert "accepted: the old result was wrong" in page.read_text(encoding="utf-8")
 
 
-def test_a_workflow_with_a_shard_that_is_killed_ends_red(project: Project) -> None:
-    pytest.importorskip("plotly", reason="pip install plotly")
+def test_a_workflow_with_a_killed_shard_ends_red(project: Project) -> None:
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     machine = Machine(project, "gitlab-ci.yml")
     # The merge request that adds the workflow has nothing to compare with.
     assert machine.measure("pull_request", "bench_inference", {}) == 0, machine.text
@@ -321,7 +328,7 @@ def test_a_workflow_with_a_shard_that_is_killed_ends_red(project: Project) -> No
     kill = 'if "beta-generated" in str(meter.case): os.kill(os.getpid(), signal.SIGKILL)\n    '
     bench.write_text(bench.read_text().replace(before, kill + before))
     assert machine.run("pull_request") == 1
-    assert machine.codes["bench_training"] in (137, -9)  # as bash and Python say it
+    assert machine.codes["bench_training"] in (137, -9)  # as bash and Python report it
     summary = machine.summary()
     assert "1 not run, 1 pass" in summary and "its process was killed" in summary
     # On main the other cases are promoted, and the job is red.
@@ -330,7 +337,7 @@ def test_a_workflow_with_a_shard_that_is_killed_ends_red(project: Project) -> No
 
 
 def test_a_hosted_runner_fails_a_change_that_slows_a_case(repository: Repository) -> None:
-    """In the checkout of a pull request, which has the base only as a branch of the remote."""
+    """In the checkout of a pull request, whose base is only a branch of the remote."""
     repository.git("update-ref", "refs/remotes/origin/main", "HEAD")
     repository.git("checkout", "-q", "-b", "change")
     repository.git("branch", "-q", "-D", "main")

@@ -1,4 +1,4 @@
-"""A report of runs on several machines: no result takes the place of another machine's."""
+"""A report of runs on several machines keeps each machine's result."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from tests.support.baselines import document, entry
 from tests.support.reports import EXPORTS, verdict
 from tests.support.stored import changed
 
-pytest.importorskip("plotly", reason="pip install plotly")
+pytest.importorskip("jinja2", reason="pip install jinja2")
 
 A = "bench_x.py::bench_x[a]"
 X, Y = "cpu/x", "cpu/y"
 
 
 def shard(folder: Path, machine: str, *cases: Benchmark, kind: str = "", **said: Any) -> Path:
-    """Write what a run on a machine left: its cases, all of them with one verdict."""
+    """Write a run's results on a machine: its cases, all with one verdict."""
     names = [case.fullname for case in cases]
     facts = RunFacts(
         name=folder.name,
@@ -57,7 +57,7 @@ def kinds_of(folder: Path) -> Dict[str, str]:
 
 
 def promoted(tmp_path: Path, *words: str, code: int) -> Dict[str, Benchmark]:
-    """Promote the joined report of shards; return machine -> its entry of the new baseline."""
+    """Promote the joined report of shards; return machine -> its entry in the new baseline."""
     out, target = tmp_path / "out", tmp_path / "main.json"
     main([str(tmp_path / "one"), str(tmp_path / "two"), f"--out={out}"])
     assert baseline(["promote", str(out / "baseline.json"), str(target), *words]) == code
@@ -82,12 +82,12 @@ def test_each_machine_has_a_row_with_its_own_verdict(tmp_path: Path) -> None:
     page = (out / "report.html").read_text()
     data = json.loads(page.split('id="data">')[1].split("</script>")[0])
     assert {row["id"] for row in data["rows"]} == set(data["details"]) == set(kinds_of(out))
-    # From its document comes the same report.
+    # The report's document gives the same report.
     assert main([str(out), f"--out={tmp_path / 'again'}"]) == 1
     assert kinds_of(tmp_path / "again") == kinds_of(out)
 
 
-def test_a_failure_on_one_machine_leaves_the_result_of_another(tmp_path: Path) -> None:
+def test_a_failure_on_one_machine_keeps_the_result_of_another(tmp_path: Path) -> None:
     one = shard(tmp_path / "one", X, entry("a"))
     failed: Dict[str, Any] = {
         "outcomes": {A: "failed"},
@@ -105,7 +105,7 @@ def test_a_failure_on_one_machine_leaves_the_result_of_another(tmp_path: Path) -
         "bench_x",
         "no such file",
     )
-    # Where nothing tells the machine, what one of them found wrong stays wrong.
+    # If the machine is unknown, a failure in either stays.
     nobody = shard(tmp_path / "three", Y, **failed)
     assert main([str(one), str(nobody), f"--out={out}"]) == 1
     assert kinds_of(out) == {A: "failed"}
@@ -179,7 +179,7 @@ def test_a_run_of_another_machine_replaces_nothing() -> None:
     assert superseded([first, other, again, unknown]) == [unknown]
 
 
-def test_exports_name_the_machine_where_they_must() -> None:
+def test_exports_name_the_machine_if_needed() -> None:
     cases = [entry("a"), entry("b"), entry("a", machine=Y)]
     metrics = json.loads(EXPORTS["bencher"](document(*cases)))
     assert set(metrics) == {f"{A} on {X}", f"{A} on {Y}", "bench_x.py::bench_x[b]"}

@@ -1,4 +1,4 @@
-"""Published figures: the nearest one, with its conditions, beside our own and never a verdict."""
+"""Published figures: the nearest one with its conditions, next to ours and without a verdict."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def measured(config: CaseConfig, framework: str, ipus: int, **changes: Any) -> B
     return changed(benchmark(f"{config.name}-ipu"), facts)
 
 
-def test_every_figure_says_where_it_is_from() -> None:
+def test_every_figure_names_its_source() -> None:
     assert len(figures()) > 50
     for figure in figures():
         assert figure.source.startswith("https://")
@@ -53,7 +53,7 @@ def test_every_figure_says_where_it_is_from() -> None:
     ("batch", "data", "expected"),
     [(90, "synthetic", 17105), (90, "real", 16470), (4, "synthetic", 7438), (1, "real", 3529)],
 )
-def test_the_nearest_conditions_decide(batch: int, data: str, expected: float) -> None:
+def test_the_nearest_conditions_win(batch: int, data: str, expected: float) -> None:
     case = measured(IPU["resnet50"], "torch", 1, micro_batch_size=batch, data=data)
     found = nearest(case.record)
     assert found is not None and found.throughput == expected
@@ -71,16 +71,16 @@ def test_training_is_compared_by_the_global_batch() -> None:
     assert found.conditions.batch_scope == "global"
 
 
-def test_a_figure_for_as_many_ipus_is_nearer_than_one_for_four_times_as_many() -> None:
+def test_a_figure_for_equally_many_ipus_is_nearer_than_for_four_times_as_many() -> None:
     case = measured(M2000["resnet50"], "tensorflow", 4)
     found = nearest(case.record)
     assert found is not None and found.conditions.ipus == 4
 
 
-def test_a_resnet50_is_of_no_other_variant_and_has_the_batch_that_it_trains() -> None:
+def test_a_resnet50_matches_no_other_variant_and_uses_its_training_batch() -> None:
     line = line_of(measured(APPLICATION["resnet50_mlperf_pod16_bs20"], "tensorflow", 16).record)
     assert "batch 1920 global" in line and line.endswith("TensorFlow 1, here TensorFlow 2")
-    # 3520 are asked for, which 16 replicas of 18 images do not make.
+    # 3520 is requested, which 16 replicas of 18 images cannot form.
     lars = measured(APPLICATION["resnet50_mlperf_pod16_lars"], "tensorflow", 16).record
     assert conditions_of(lars).batch_text() == "3456 global"
 
@@ -96,13 +96,13 @@ def test_the_modified_network_finds_its_own_figure() -> None:
     assert "variant" not in line and "IPUs" not in line
 
 
-def test_a_difference_is_said() -> None:
+def test_a_difference_is_described() -> None:
     line = line_of(measured(POD4["resnet50_infer_pod4"], "torch", 4).record)
     assert "; IPUs 1, here 4" in line
 
 
 @pytest.mark.parametrize("kind", ["cpu", "cuda", "ipu-model"])
-def test_other_devices_say_nothing(kind: str) -> None:
+def test_other_devices_have_no_figure(kind: str) -> None:
     case = changed(measured(IPU["resnet50"], "torch", 1), {"record.device.kind": kind})
     assert last_lines([case]) == []
 
@@ -113,7 +113,7 @@ def test_most_cases_have_none() -> None:
     assert last_lines([case]) == []
 
 
-def test_the_figures_end_the_table_and_the_report_and_judge_nothing(tmp_path: Path) -> None:
+def test_the_figures_end_the_table_and_the_report_without_a_verdict(tmp_path: Path) -> None:
     cases = [measured(IPU["resnet50"], "torch", 1)]
     lines = last_lines(cases)
     assert lines[0] == f"{HEADING}:" and len(lines) == 2

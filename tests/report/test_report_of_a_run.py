@@ -1,4 +1,4 @@
-"""The report that a run leaves, whatever happens to it."""
+"""The report of a run, however the run ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ipubench.plugins.report.files import ReportError, write
 from tests.support.harness import Project, run_command
 from tests.support.reports import FILES, benchmark, document, visible
 
-# Tells every process but the first that it is not the first.
+# Marks every process except the first.
 WAS_THERE = """
 
 def _was_there() -> bool:
@@ -31,8 +31,8 @@ def _was_there() -> bool:
 
 
 @pytest.mark.entry_point
-def test_a_run_leaves_a_report_also_when_a_case_fails(project: Project) -> None:
-    pytest.importorskip("plotly", reason="pip install plotly")
+def test_a_run_writes_a_report_even_if_a_case_fails(project: Project) -> None:
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     source = (project.folder / "bench_fake.py").read_text()
     broken = source.replace('config.trouble == "error"', '"beta-generated" in str(meter.case)')
     (project.folder / "bench_fake.py").write_text(broken)
@@ -51,7 +51,7 @@ def test_a_run_leaves_a_report_also_when_a_case_fails(project: Project) -> None:
     median = project.records()["beta-synthetic"]["throughput"]["median"]
     assert float(rows[0]["throughput (items/s)"]) == median
     empty = [heading for heading, text in rows[0].items() if not text]
-    assert empty[: empty.index("before (items/s)")] == [  # what the fake device has no figure for
+    assert empty[: empty.index("before (items/s)")] == [  # the fake device has no value for it
         *("engine", "device memory peak (bytes)", "work (FLOP/item)", "achieved (FLOP/s)"),
         *("peak (FLOP/s)", "share of peak (1)", "loader alone (items/s)", "model alone (items/s)"),
         *("git", "weights (bytes/item)", "copy peak (bytes/s)"),
@@ -67,10 +67,10 @@ def test_a_run_leaves_a_report_also_when_a_case_fails(project: Project) -> None:
     assert properties["unit"] == "items/s"
 
 
-def test_every_output_of_a_run_shows_the_processes_that_decided(project: Project) -> None:
-    pytest.importorskip("plotly", reason="pip install plotly")
+def test_every_output_of_a_run_shows_the_deciding_processes(project: Project) -> None:
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     source = (project.folder / "bench_fake.py").read_text()
-    # The first process, which is the session's own, is the slow one.
+    # The first process, the session's own, is the slow one.
     once = source.replace("config.batch_seconds,", "config.batch_seconds * (2 - _was_there()),")
     (project.folder / "bench_fake.py").write_text(once + WAS_THERE)
     words = ["-k", "beta-synthetic", "--set=noise=0.3", "--processes=4", "--budget=0.3"]
@@ -87,8 +87,8 @@ def test_every_output_of_a_run_shows_the_processes_that_decided(project: Project
     assert float(str(properties["throughput"])) == rate
 
 
-def test_a_report_that_is_made_later_says_what_the_runs_own_said(project: Project) -> None:
-    pytest.importorskip("plotly", reason="pip install plotly")
+def test_a_later_report_equals_the_runs_own(project: Project) -> None:
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     project.run("-k", "alpha-bs8-synthetic", "--baseline-save=main", "--processes=3").assert_code(0)
     words = ("-k", "alpha-bs8 and not generated or beta", "--baseline=main", "--gate=5%")
     project.run(*words, "--report=out", env={"DATASETS_DIR": "/a b"}).assert_code(0)
@@ -106,16 +106,16 @@ def test_a_report_that_is_made_later_says_what_the_runs_own_said(project: Projec
     assert said["alpha-bs8-synthetic"] == ["1", "3", "throughput"]
 
 
-def test_a_file_that_cannot_be_made_costs_no_other(
+def test_an_unwritable_file_does_not_affect_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("plotly", reason="pip install plotly")
+    pytest.importorskip("jinja2", reason="pip install jinja2")
 
     def broken(report: Report) -> str:
         raise KeyError("unforeseen")
 
     def full(report: Report) -> str:
-        raise OSError(errno.ENOSPC, "No space left on device")  # as a file's write says it
+        raise OSError(errno.ENOSPC, "No space left on device")  # like a failing write of a file
 
     monkeypatch.setattr(files, "page", broken)
     monkeypatch.setattr(files, "_save", broken)
@@ -127,10 +127,10 @@ def test_a_file_that_cannot_be_made_costs_no_other(
     assert set(visible(tmp_path)) == FILES - {"report.html", "baseline.json", "results.csv"}
 
 
-def test_a_report_that_cannot_be_made_costs_neither_the_table_nor_the_summary(
+def test_a_failing_report_keeps_the_table_and_the_summary(
     project: Project,
 ) -> None:
-    pytest.importorskip("plotly", reason="pip install plotly")
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     (project.folder / "broken_page.py").write_text(
         "from ipubench.plugins.report import files\nfiles.page = None\n"
     )
@@ -143,8 +143,8 @@ def test_a_report_that_cannot_be_made_costs_neither_the_table_nor_the_summary(
     assert "1 case: 1 measured" in (project.folder / "step.md").read_text()
 
 
-def test_an_interrupted_run_leaves_a_report(project: Project) -> None:
-    pytest.importorskip("plotly", reason="pip install plotly")
+def test_an_interrupted_run_writes_a_report(project: Project) -> None:
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     source = (project.folder / "bench_fake.py").read_text()
     broken = source.replace(
         'if config.trouble == "error":\n        raise CaseError(',
@@ -154,7 +154,7 @@ def test_an_interrupted_run_leaves_a_report(project: Project) -> None:
     project.run("-k", "beta", "--report=out").assert_code(2)
     text = (project.folder / "out" / "summary.md").read_text()
     assert "the run was interrupted" in text and "beta-synthetic" in text
-    # What a killed run measured is in its journal.
+    # The journal has what a killed run measured.
     later = project.folder / "later"
     assert main([str(project.journals()[-1]), f"--out={later}"]) == 1
     assert "beta-synthetic" in (later / "summary.md").read_text()
@@ -169,31 +169,33 @@ def test_an_interrupted_run_leaves_a_report(project: Project) -> None:
         "--benchmark-json=nowhere/out.json",
     ],
 )
-def test_a_place_that_cannot_be_written_costs_no_measurement(project: Project, option: str) -> None:
-    pytest.importorskip("plotly", reason="pip install plotly")
+def test_an_unwritable_folder_is_refused_before_any_measurement(
+    project: Project, option: str
+) -> None:
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     outcome = project.run("-k", "beta", option).assert_code(4)
     assert f"{option}: " in outcome.text and "Traceback" not in outcome.text
     assert not project.journals()
 
 
-def test_without_plotly_nothing_is_measured(project: Project) -> None:
+def test_without_jinja_nothing_is_measured(project: Project) -> None:
     hidden = project.folder / "hidden"
     hidden.mkdir()
-    (hidden / "without_plotly.py").write_text(
+    (hidden / "without_jinja.py").write_text(
         "import importlib.util\n"
         "find = importlib.util.find_spec\n"
-        "importlib.util.find_spec = lambda name, *rest: None if name == 'plotly' "
+        "importlib.util.find_spec = lambda name, *rest: None if name == 'jinja2' "
         "else find(name, *rest)\n"
     )
     path = f"{hidden}:{project.environment['PYTHONPATH']}"
-    words = ["-p", "without_plotly", "-k", "beta", "--report=out"]
+    words = ["-p", "without_jinja", "-k", "beta", "--report=out"]
     outcome = project.run(*words, env={"PYTHONPATH": path}).assert_code(4)
     assert "ipubench[report]" in outcome.text
     assert not project.journals()
 
 
-def test_a_run_that_measures_nothing_writes_no_report(project: Project) -> None:
-    pytest.importorskip("plotly", reason="pip install plotly")
+def test_a_run_without_measurements_writes_no_report(project: Project) -> None:
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     outcome = project.run("-k", "beta", "--benchmark-disable", "--report=out").assert_code(0)
     outcome.line("no report was written to out: no case was measured")
     assert not visible(project.folder / "out")

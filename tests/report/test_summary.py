@@ -1,4 +1,4 @@
-"""The summary in Markdown: what it says first, what it fits into, texts that stay texts."""
+"""The Markdown summary: its first line, its size limit, and escaping."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.reports import benchmark, document, nasty, verdict
 from tests.support.stored import changed
 
 
-def test_the_summary_says_first_how_the_run_ended(report: Report) -> None:
+def test_the_summary_begins_with_the_outcome_of_the_run(report: Report) -> None:
     text = markdown(report)
     first, *rest = text.splitlines()
     assert first.startswith("**🔴 62 cases: 6 regressed, 1 failed, 1 missing")
@@ -25,7 +25,7 @@ def test_the_summary_says_first_how_the_run_ended(report: Report) -> None:
     assert re.search(r"^Geometric mean of \d+ cases: [-+]\d\.\d% \(.*\)$", text, re.MULTILINE)
 
 
-def test_the_summary_of_one_case_that_nothing_was_compared_with() -> None:
+def test_the_summary_of_one_uncompared_case() -> None:
     case = benchmark("a")
     text = markdown(Report(document([case]), outcomes={case.fullname: "failed"}))
     assert "<details><summary>The case</summary>" in text
@@ -35,7 +35,7 @@ def test_the_summary_of_one_case_that_nothing_was_compared_with() -> None:
     assert html.unescape(text).count("<code>test_x[1]</code>") == 2
 
 
-def test_a_run_that_was_interrupted_after_its_last_case_is_no_good_one() -> None:
+def test_a_run_interrupted_after_its_last_case_is_not_a_success() -> None:
     case = benchmark("a")
     name = case.fullname
     run = RunFacts(selected=[name], outcomes={name: "passed"}, exit_code=2)
@@ -58,7 +58,7 @@ def test_the_summary_of_any_run_fits_a_comment() -> None:
     assert text.count("<details>") == text.count("</details>")
 
 
-def test_the_summary_shows_what_changed_beside_a_long_command_line_and_many_baselines() -> None:
+def test_the_summary_shows_changes_despite_a_long_command_line_and_many_baselines() -> None:
     case = benchmark("a")
     report = Report(
         document([case]),
@@ -69,13 +69,13 @@ def test_the_summary_shows_what_changed_beside_a_long_command_line_and_many_base
     )
     text = markdown(report)
     assert len(text.encode()) <= 10_000
-    assert text.count("<code>a</code>") == 2  # in the table of changes, and in that of all cases
+    assert text.count("<code>a</code>") == 2  # in the table of changes and in that of all cases
     assert "- command: <code>pytest bench" in text and "case-2999" in text
     assert "shards/0000" in text and "2999/baselines/main.json" in text
     assert "| <code>a</code> | 125.0 images/s | 100.0 images/s | -20.0% (" in text
 
 
-def test_the_summary_names_the_function_of_cases_of_one_name() -> None:
+def test_the_summary_names_the_function_of_cases_with_one_name() -> None:
     training = "bench_training/bench_cnn_torch.py::bench_cnn_torch"
     cases = [
         benchmark("a"),

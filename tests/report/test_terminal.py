@@ -1,4 +1,4 @@
-"""The table at the end and its notes: widths, numbers, cut names."""
+"""The final table and its notes: widths, numbers, cut names."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def lines_of(rows: List[Row], width: int) -> List[str]:
 
 
 def recording(cases: Dict[str, Any]) -> Recording:
-    """Return what a run has recorded that measured these cases."""
+    """Return a run's records of these cases."""
     config: Any = None
     return Recording(config, Selection({}, "cpu"), results=SessionResults(benchmarks=cases))
 
@@ -53,7 +53,7 @@ WIDTHS = {
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_a_narrow_terminal_has_fewer_columns_and_whole_figures(width: int) -> None:
+def test_a_narrow_terminal_has_fewer_columns_and_whole_numbers(width: int) -> None:
     short = Row(("  a", "-", "1", "-", "0.1%", "1 s", "1 s", "reused", "1%", "-", "new", "-"))
     lines = lines_of([Row(("bench_cnn_torch (images/s)",)), COMPARED, short], width)
     assert max(map(len, lines)) < width
@@ -70,12 +70,12 @@ def test_an_empty_column_is_left_out_and_no_case_makes_no_table() -> None:
     assert not {"peak", "change", "interval"} & set(heading.split())
 
 
-def test_names_and_headings_that_are_cut_still_differ() -> None:
+def test_cut_names_and_headings_still_differ() -> None:
     names = [f"  resnet50-{engine}bs16-synthetic" for engine in ("", "openvino-")]
     figures = ("-", "18.68", "openvino", "12.5%", "857 ms", "1.08 s", "3.5", "17%", "-", "-", "-")
     lines = lines_of([Row((name, *figures)) for name in names], 80)
     assert lines[1].split()[0] != lines[2].split()[0]
-    # The table is wider than a terminal in which all columns but the figure are left out.
+    # The table is wider than a terminal that only fits the throughput.
     long = [f"  {'a' * 30}-bs{size}-{'b' * 30}" for size in (1, 16)]
     heading, *rows = lines_of([Row((name, *figures)) for name in long], 60)
     assert heading.split() == ["case", "throughput"]
@@ -86,7 +86,7 @@ def test_names_and_headings_that_are_cut_still_differ() -> None:
 
 
 @given(st.integers(20, 200), st.text("abcdefgh-", min_size=1, max_size=120))
-def test_a_long_name_is_cut_in_its_middle(width: int, name: str) -> None:
+def test_a_long_name_is_cut_in_the_middle(width: int, name: str) -> None:
     line = lines_of([Row((name, *COMPARED.cells[1:]))], width)[1]
     shown = line.split()[0]
     assert shown[:3] == name[:3] and shown[-3:] == name[-3:]
@@ -95,13 +95,13 @@ def test_a_long_name_is_cut_in_its_middle(width: int, name: str) -> None:
         assert len(line) < width
 
 
-def test_without_room_for_verdicts_the_change_says_why_there_is_none() -> None:
+def test_without_room_for_verdicts_the_change_has_the_reason() -> None:
     other = Row((NAME, *FIGURES, "incomparable", "-", "-"), "incomparable")
     assert lines_of([COMPARED, other], 130)[2].split()[-3:] == ["incomparable", "-", "-"]
     assert lines_of([COMPARED, other], 80)[2].split()[-1] == "incomp."
 
 
-def test_functions_and_cases_of_one_name_are_told_apart() -> None:
+def test_functions_and_cases_with_one_name_are_distinguished() -> None:
     cases = [
         changed(benchmark(name, "a[1]/test_a.py::test_op"), {"record.name": "test_op"})
         for name in ("+", "<=")
@@ -114,14 +114,14 @@ def test_functions_and_cases_of_one_name_are_told_apart() -> None:
     ]  # fmt: skip
 
 
-def test_a_heading_that_its_only_row_would_repeat_is_that_row() -> None:
+def test_a_heading_that_its_only_row_would_repeat_replaces_the_row() -> None:
     sort = benchmark("test_sort", "test_b.py::test_sort", unit="calls/s")
     case = changed(sort, {"fullname": "test_b.py::test_sort"})
     (row,) = table_rows([case], {})
     assert row.cells[0] == "test_sort (calls/s)" and len(row.cells) == len(HEADINGS)
 
 
-def test_a_compared_table_has_regressions_first_and_another_the_order_of_the_run() -> None:
+def test_regressions_come_first_in_a_compared_table() -> None:
     changes = {"a": 0.001, "b": -0.06, "c": -0.02, "d": -0.2, "e": 0.3, "f": -0.04}
     kinds = {"b": "regressed", "d": "regressed", "e": "improved", "f": "inconclusive"}
     cases = [benchmark(name) for name in changes]
@@ -158,7 +158,7 @@ def test_numbers_have_four_digits(value: float, text: str) -> None:
 
 
 @given(st.floats(1e-9, 1e12))
-def test_a_short_number_is_within_its_last_digit(value: float) -> None:
+def test_a_short_number_is_exact_to_its_last_digit(value: float) -> None:
     assert float(short_number(value).replace(",", "")) == pytest.approx(value, rel=6e-4)
 
 
@@ -181,7 +181,7 @@ def test_a_verdict_has_its_numbers_and_its_reasons() -> None:
 
 @pytest.mark.entry_point
 def test_the_end_of_a_compared_run(project: Project) -> None:
-    """A regression is in colour; no line is wider than the terminal; -qq leaves the verdicts."""
+    """A regression is coloured; no line is wider than the terminal; -qq keeps the verdicts."""
     project.run("-k", "bs8 or beta", "--baseline-save=main", "--processes=2").assert_code(0)
     slow = {"IPUBENCH_FAKE_SLOWDOWN": "1.2"}
     words = ["-k", "beta-synthetic", "--baseline=main", "--gate=5%", "--gate-cap=3"]
@@ -199,7 +199,7 @@ def test_the_end_of_a_compared_run(project: Project) -> None:
     assert "beta-synthetic" not in quieter.text
 
 
-def test_cases_that_are_allowed_more_by_their_own_noise_are_named() -> None:
+def test_cases_that_their_own_noise_allows_more_are_named() -> None:
     noisy = verdict("pass", 100, allowed=0.081)
     quiet = verdict("pass", 100, allowed=0.05)
     unjudged = verdict("not judged", 100, threshold=None, allowed=None)
@@ -214,7 +214,7 @@ def test_cases_that_are_allowed_more_by_their_own_noise_are_named() -> None:
     ("source", "times", "said"),
     [("single-batch calls", 4, True), ("single-batch calls", 1, False), ("rounds", 4, False)],
 )
-def test_the_notes_say_whose_latency_is_mostly_that_of_the_call(
+def test_the_notes_name_cases_whose_latency_is_mostly_call_overhead(
     source: str, times: float, said: bool
 ) -> None:
     one = benchmark("alpha")
@@ -224,7 +224,7 @@ def test_the_notes_say_whose_latency_is_mostly_that_of_the_call(
     assert any(line.startswith("alpha: p50") and "25%" in line for line in lines) is said
 
 
-def test_the_notes_tell_cases_of_one_name_apart() -> None:
+def test_the_notes_distinguish_cases_with_one_name() -> None:
     training = "bench_training/bench_cnn_torch.py::bench_train"
     first, second = benchmark("a"), benchmark("a", training)
     cases = {one.fullname: one for one in (first, second)}
@@ -238,7 +238,7 @@ def test_the_notes_tell_cases_of_one_name_apart() -> None:
     assert [line.split(":")[0] for line in found] == ["bench_train[a]"]
 
 
-def test_the_notes_say_who_is_imprecise_or_disturbed_and_what_limits_the_input() -> None:
+def test_the_notes_name_imprecise_and_disturbed_cases_and_input_limits() -> None:
     cases = {}
     for number in range(8):
         limit = "loader" if number < 3 else "model"
@@ -268,7 +268,7 @@ def test_the_notes_say_who_is_imprecise_or_disturbed_and_what_limits_the_input()
     assert [line[: len(start)] for line, start in zip(found, starts)] == starts
 
 
-def test_training_that_diverged_names_the_option_of_its_program_that_has_the_rate() -> None:
+def test_diverged_training_names_its_learning_rate_option() -> None:
     cases = {}
     for name, option, loss in (
         ("classifier", "abs_learning_rate", None),

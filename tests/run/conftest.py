@@ -1,4 +1,4 @@
-"""What tests of this folder go on with."""
+"""Fixtures of this folder."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What bounds a test's time bounds nothing of what the run does beside it.
+"""A test's time limit does not limit the other work of the run.
 
-A conftest.py stands in for pytest-timeout and for pytest-rerunfailures: it has their hooks, their
-marker and their names, and notes what happens.
+A conftest.py stands in for pytest-timeout and pytest-rerunfailures: it has their hooks, their
+marker and their names, and records what happens.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def events(project: Project) -> List[str]:
     [(["--baseline-save=main", "--processes=3"], 2, 3), (["--gate-cap=3"], 6, 3)],
     ids=["fresh", "against"],
 )
-def test_what_a_run_does_beside_its_tests_has_no_timer(
+def test_the_runs_own_work_has_no_timer(
     project: Project, words: List[str], fresh: int, timers: int
 ) -> None:
     project.add_to_conftest(TIMEOUT)
@@ -99,14 +99,14 @@ def test_what_a_run_does_beside_its_tests_has_no_timer(
     project.run(*CASE, *words, *other).assert_code(0)
     found = events(project)
     assert (found.count("process"), found.count("set 3")) == (fresh, timers)
-    # The first test waits for the device, and the last one has its timer again.
+    # The first test waits for the device, and the last one gets its timer back.
     assert found[:3] == ["set 3", "cancel", "set 3"] and found[-2:] == ["set 3", "cancel"]
 
 
 @pytest.mark.parametrize(
     ("left", "budget"), [(21.0, 5.0), (4.0, 0.75), (1.2, LEAST_BUDGET), (-3.0, LEAST_BUDGET)]
 )
-def test_the_budget_that_a_timeout_has_room_for(left: float, budget: float) -> None:
+def test_the_budget_that_fits_into_a_timeout(left: float, budget: float) -> None:
     assert fitting_budget(left) == pytest.approx(budget)
 
 
@@ -116,24 +116,24 @@ def test_the_budget_that_a_timeout_has_room_for(left: float, budget: float) -> N
         (["-p", "stands_in"], "budget"),
         (["-o", "faulthandler_timeout=3"], "budget"),
         (["-o", "faulthandler_timeout=300"], "precision"),
-        (["-p", "stands_in", "--steps=4"], "steps"),  # a number of rounds knows no budget
+        (["-p", "stands_in", "--steps=4"], "steps"),  # a number of rounds has no budget
     ],
     ids=["timeout", "faulthandler", "room", "steps"],
 )
-def test_a_case_gets_a_budget_for_which_its_timeout_has_room(
+def test_a_case_gets_a_budget_that_fits_into_its_timeout(
     project: Project, words: List[str], stopped_by: str
 ) -> None:
     """The fake clock's rounds are precise after two seconds of them."""
     (project.folder / "stands_in.py").write_text(f"import pytest\n{TIMEOUT}")
     path = f"{project.environment['PYTHONPATH']}:{project.folder}"
     outcome = project.run("-k", "beta", *words, env={"PYTHONPATH": path}).assert_code(0)
-    # pytest's own timeout of the first one is lifted when that waits for the device.
+    # pytest's own timeout of the first one is lifted while it waits for the device.
     *_, record = project.records().values()
     assert record["rounds"]["stopped_by"] == stopped_by
     assert ("cases with a timeout of 3s" in outcome.text) == (stopped_by == "budget")
 
 
-def test_only_a_regression_is_not_run_again(project: Project) -> None:
+def test_only_a_regression_is_not_rerun(project: Project) -> None:
     project.add_to_conftest(RERUNS)
     project.run(*CASE, "--baseline-save=main", "--processes=3").assert_code(0)
     # Fresh processes measure once, whatever happens to them.

@@ -1,4 +1,4 @@
-"""A signal that ends a run, and what the run says of what it left undone."""
+"""A signal that ends a run, and the report of unfinished work."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_first_sigterm_ends_the_run_and_a_later_one_the_process(
         with pytest.raises(Terminated):
             handler(signal.SIGTERM, None)
     assert bool(session.shouldstop) == (not finishing)
-    handler(signal.SIGTERM, None)  # coreutils' timeout sends two
+    handler(signal.SIGTERM, None)  # timeout of coreutils sends two
     assert (handlers[-1], sent) == (handler, [])
     now[0] += 2
     handler(signal.SIGTERM, None)
@@ -54,7 +54,7 @@ def test_the_first_sigterm_ends_the_run_and_a_later_one_the_process(
     ("measures", "is_worker", "answers"),
     [(True, False, True), (True, True, False), (False, False, False)],
 )
-def test_sigterm_is_answered_where_a_run_measures_for_itself(
+def test_a_measuring_run_handles_sigterm(
     measures: bool, is_worker: bool, answers: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(interruption, "measures", lambda config: measures)
@@ -74,11 +74,11 @@ GOES_ON, NO_BASELINE = "interrupted with 1 of 3 cases done", "no baseline was wr
     [
         (pytest.ExitCode.INTERRUPTED, None, {"a": "passed", "b": "failed"}, [GOES_ON]),
         (pytest.ExitCode.INTERRUPTED, "main", {"a": "passed"}, [NO_BASELINE, GOES_ON]),
-        (pytest.ExitCode.INTERRUPTED, "main", {}, [NO_BASELINE]),  # of a file that is broken
+        (pytest.ExitCode.INTERRUPTED, "main", {}, [NO_BASELINE]),  # for a broken file
         (pytest.ExitCode.TESTS_FAILED, "main", {"a": "passed", "b": "failed"}, []),
     ],
 )
-def test_what_an_interrupted_run_left_undone_is_said(
+def test_an_interrupted_run_lists_its_unfinished_work(
     code: pytest.ExitCode, save: Any, outcomes: Dict[str, str], said: List[str]
 ) -> None:
     results = SimpleNamespace(outcomes=outcomes, running={})

@@ -1,4 +1,4 @@
-"""Runs that a signal ends: their files are whole, and what they have started ends with them."""
+"""Runs that a signal ends: their files are complete, and their processes end with them."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ import pytest
 
 from tests.support.harness import ROOT, WITHOUT_OTHERS, Project, start_pytest
 
-# Many runs of the suite; the older Python leaves them out (make test38).
+# Runs the suite many times, so Python 3.8 skips it (make test38).
 pytestmark = pytest.mark.slow
 
 EXIT_CODES = {
     signal.SIGKILL: {-signal.SIGKILL},
     signal.SIGTERM: {143},
-    # While the session ends, nobody catches Ctrl-C.
+    # While the session ends, Ctrl-C is not caught.
     signal.SIGINT: {2, -signal.SIGINT},
 }
 
 
-# A run that does not end, whatever is raised in it.
+# A run that ignores all exceptions and never ends.
 HANGING = """
 import pathlib, time
 
@@ -85,7 +85,7 @@ def test_a_case_that_catches_sigterm_is_interrupted(project: Project, then: str)
     assert "beta-generated" not in outcomes[0]["case"]
 
 
-def test_a_second_sigterm_ends_a_run_that_hangs(project: Project) -> None:
+def test_a_second_sigterm_ends_a_hanging_run(project: Project) -> None:
     project.add_to_conftest(HANGING)
     words = ["bench_fake.py", "-k", "beta", "--device=fake"]
     run = start_pytest(project.folder, project.environment, *words)
@@ -101,7 +101,7 @@ def test_a_second_sigterm_ends_a_run_that_hangs(project: Project) -> None:
 
 
 def is_running(pid: int) -> bool:
-    """Tell whether a process is there and not only waits for its burial."""
+    """Return whether a process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -143,7 +143,7 @@ def test_a_fresh_process_ends_with_its_run(project: Project, number: int) -> Non
         outcome.line("interrupted with 0 of 1 cases done")
 
 
-def test_sigterm_at_the_end_of_a_whole_run_keeps_what_it_writes(project: Project) -> None:
+def test_sigterm_at_the_end_of_a_run_keeps_its_files(project: Project) -> None:
     (project.folder / "ending.py").write_text(
         "import os, signal\ndef pytest_sessionfinish():\n    os.kill(os.getpid(), signal.SIGTERM)\n"
     )
@@ -155,7 +155,7 @@ def test_sigterm_at_the_end_of_a_whole_run_keeps_what_it_writes(project: Project
     assert "interrupted" not in outcome.text
 
 
-# The last that is registered is configured first: before conftest.py.
+# The last registered plugin is configured first: before conftest.py.
 IN_THE_SESSION = """
 import os, signal, pytest
 
@@ -170,7 +170,7 @@ def pytest_cmdline_main(config):
 """
 
 
-def test_ctrl_c_while_the_suite_is_loaded_is_one_line(tmp_path: Path) -> None:
+def test_ctrl_c_during_loading_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "at_a_moment.py").write_text(IN_THE_SESSION)
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", *WITHOUT_OTHERS, "-p", "at_a_moment", "-k", "dense"],

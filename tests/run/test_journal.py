@@ -1,4 +1,4 @@
-"""The file of a run: its own, and never without its first line."""
+"""A run's journal: its own, and never without its first line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ipubench.plugins.baseline.runs import read_run
 from ipubench.plugins.record.files import JsonLinesFile
 from tests.support.harness import Project
 
-# What happens while the first line is written.
+# Happens while the first line is written.
 FULL = """
 from ipubench.plugins.record.files import JsonLinesFile
 
@@ -23,7 +23,7 @@ def append(self, line):
 
 JsonLinesFile.append = append
 """
-# A case that a killed run was at is measured apart, below the results folder.
+# The interrupted case of a killed run is measured separately, below the results folder.
 ELSEWHERE = """
 @pytest.fixture(autouse=True)
 def elsewhere(monkeypatch, tmp_path):
@@ -37,7 +37,7 @@ def lines_of(path: Path) -> List[str]:
     return [json.loads(line)["type"] for line in path.read_text().splitlines()]
 
 
-def test_a_file_that_is_there_is_no_new_journal(tmp_path: Path) -> None:
+def test_an_existing_file_is_not_a_new_journal(tmp_path: Path) -> None:
     first, second = (JsonLinesFile(tmp_path / "run.jsonl") for _ in range(2))
     assert first.create()
     first.append({"type": "run"})
@@ -47,7 +47,7 @@ def test_a_file_that_is_there_is_no_new_journal(tmp_path: Path) -> None:
     assert [next(names).name for _ in range(3)] == ["run.jsonl", "run-2.jsonl", "run-3.jsonl"]
 
 
-def test_a_case_that_changes_the_working_directory_is_recorded_where_the_run_began(
+def test_a_case_that_changes_the_working_directory_is_recorded_in_the_original_one(
     project: Project,
 ) -> None:
     project.add_to_conftest(ELSEWHERE)
@@ -67,7 +67,7 @@ def test_a_run_that_cannot_write_its_first_line_leaves_no_journal(project: Proje
     assert list((project.folder / "results").iterdir()) == []
 
 
-def test_a_journal_without_its_first_line_costs_no_other(project: Project) -> None:
+def test_a_journal_without_its_first_line_does_not_affect_others(project: Project) -> None:
     project.run("-k", "beta-synthetic", "--budget=0.3").assert_code(0)
     empty = project.folder / "results" / "run-20260101T000000-7.jsonl"
     empty.write_text('{"type": "run", "for')
@@ -81,7 +81,7 @@ def test_a_journal_without_its_first_line_costs_no_other(project: Project) -> No
         read_run(project.folder / "results")
 
 
-# A project that leaves out a case once all other hooks have chosen.
+# A project that drops a case after all other hooks have selected.
 SHARD = """
 
 @pytest.hookimpl(hookwrapper=True)
@@ -93,7 +93,7 @@ SAVE = ("-k", "beta", "--baseline-save=main", "--processes=1")
 GENERATED = "bench_fake.py::bench_fake[beta-generated]"
 
 
-def test_a_case_that_is_left_out_last_is_none_of_the_run(project: Project) -> None:
+def test_a_case_that_is_dropped_last_is_not_part_of_the_run(project: Project) -> None:
     project.add_to_conftest(SHARD)
     outcome = project.run(*SAVE).assert_code(0)
     outcome.line("baseline with 1 case written")
@@ -101,7 +101,7 @@ def test_a_case_that_is_left_out_last_is_none_of_the_run(project: Project) -> No
     assert (run.selected, run.outcomes) == ([GENERATED], {GENERATED: "passed"})
 
 
-def test_what_passed_before_is_none_of_a_run_of_what_failed(project: Project) -> None:
+def test_earlier_passes_are_not_part_of_a_rerun_of_failures(project: Project) -> None:
     path = project.folder / "bench_fake.py"
     source = path.read_text()
     broken = source.replace('config.trouble == "raise"', 'config.data == "generated"')

@@ -1,4 +1,4 @@
-"""What a session shows, reports and stores: none of it has a secret."""
+"""A session's output, reports and files contain no secret."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ipubench.plugins.run import masked
 from tests.support.harness import Project
 
 CANARY = "c4n4ry-of-the-environment"
-#: As in a private key; of the last line only the letters are looked for.
+#: As in a private key; of the last line only the letters are checked.
 LINES = ["c4n4ry+line/one==", "c4n4ry+line/two==", "c4n4ry<\"odd'\\>\t&"]
 TESTS = """
 import html, json, os, warnings
@@ -42,7 +42,7 @@ def test_own_text(meter, how):
 
 
 @pytest.mark.parametrize("style", ["long", "native"])
-def test_a_traceback_of_any_style_has_no_secret(
+def test_a_traceback_of_any_style_contains_no_secret(
     style: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GITHUB_TOKEN", CANARY)
@@ -65,7 +65,7 @@ def test_a_traceback_of_any_style_has_no_secret(
         ("size", 12345678, None),
     ],
 )
-def test_a_test_is_named_without_the_secret_of_its_parameter(
+def test_a_test_name_hides_the_secret_of_its_parameter(
     name: str, value: object, shown: Optional[str]
 ) -> None:
     assert parameter_name(value, name) == shown
@@ -73,7 +73,7 @@ def test_a_test_is_named_without_the_secret_of_its_parameter(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "workers"])
-def test_nothing_that_a_run_leaves_has_a_line_of_a_secret(project: Project, workers: Any) -> None:
+def test_no_file_of_a_run_contains_a_line_of_a_secret(project: Project, workers: Any) -> None:
     (project.folder / "test_secrets.py").write_text(TESTS)
     project.environment["DEPLOY_KEY"] = "\n".join(LINES)
     words = [

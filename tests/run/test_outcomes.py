@@ -1,4 +1,4 @@
-"""How the end of a case is recorded, and what its report shows."""
+"""How the end of a case is recorded, and the content of its report."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def item(tmp_path: Path) -> Any:
 def reported(
     item: Any, outcome: str, shown: Any = None, when: str = "call", error: Optional[Any] = None
 ) -> Any:
-    """Let the journal see how a phase of a test ended; return the report."""
+    """Tell the journal how a phase of a test ended; return the report."""
     report: Any = SimpleNamespace(outcome=outcome, longrepr=shown, when=when, sections=[])
     call: Any = SimpleNamespace(excinfo=SimpleNamespace(value=error) if error else None)
     journal.end_case(item.config.run, item, call, report, [])
@@ -41,13 +41,13 @@ def reported(
 
 
 def lines_of(item: Any) -> List[Any]:
-    """Return what the journal says of each outcome: how and why, and the message."""
+    """Return the journal's outcomes: how and why, and the message."""
     lines = json_lines(item.config.run.path)
     assert all((line["type"], line["case"]) == ("outcome", CASE) for line in lines)
     return [tuple(map(line.get, ("outcome", "why", "message"))) for line in lines]
 
 
-def test_a_case_has_passed_after_its_call_and_anything_else_counts_whenever(item: Any) -> None:
+def test_a_case_passes_after_its_call_and_fails_at_any_time(item: Any) -> None:
     for when in ("setup", "call", "teardown"):
         reported(item, "passed", when=when)
     assert lines_of(item) == [("passed", None, None)]
@@ -61,13 +61,13 @@ def test_a_case_has_passed_after_its_call_and_anything_else_counts_whenever(item
     ]
 
 
-def test_an_error_that_the_user_can_mend_is_its_whole_message(item: Any) -> None:
+def test_an_error_that_the_user_can_fix_is_its_whole_message(item: Any) -> None:
     error = CaseError("there is no memory\ntake a smaller batch")
     assert reported(item, "failed", "a traceback", error=error).longrepr == str(error)
     assert lines_of(item) == [("failed", "there is no memory", str(error))]
 
 
-def test_what_is_no_case_is_recorded_nowhere(item: Any) -> None:
+def test_only_cases_are_recorded(item: Any) -> None:
     item.stash.clear()
     reported(item, "failed", "no")
     assert lines_of(item) == []
@@ -84,7 +84,7 @@ def test_what_is_no_case_is_recorded_nowhere(item: Any) -> None:
         (True, False, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.TESTS_FAILED),
     ],
 )
-def test_a_run_succeeds_with_what_was_done_before_and_not_with_lost_lines(
+def test_a_run_succeeds_with_earlier_results_but_not_with_lost_lines(
     item: Any, resumed: bool, broken: bool, code: pytest.ExitCode, expected: pytest.ExitCode
 ) -> None:
     run = item.config.run
@@ -106,7 +106,7 @@ OK, FAILED = pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED
         (pytest.ExitCode.INTERRUPTED, [6], False, True, 143),
     ],
 )
-def test_a_run_ends_with_the_first_thing_that_went_wrong(
+def test_a_run_ends_with_the_first_problem(
     item: Any, ended: int, problems: List[int], enough: bool, terminated: bool, expected: int
 ) -> None:
     run = item.config.run

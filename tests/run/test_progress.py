@@ -1,4 +1,4 @@
-"""The line of each case, on a terminal and in a file, and what the rest of a run will take."""
+"""The line of each case, on a terminal and in a file, and the estimated time left."""
 
 from __future__ import annotations
 
@@ -13,11 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipubench.plugins.run.progress import NARROWEST_NAME, Progress, Remaining, fitting, in_words
+from ipubench.plugins.run.progress import (
+    NARROWEST_NAME,
+    Progress,
+    Remaining,
+    fitting,
+    rough_duration,
+)
 from ipubench.plugins.run.results import SessionResults
 from tests.support.harness import QUIETLY, Project, SuiteServer
 
-#: Case, the seconds when it begins and ends, and those of it that no other case needs.
+#: Case, its start and end in seconds, and the seconds that no other case needs.
 Span = Tuple[str, float, float, float]
 
 
@@ -25,7 +31,7 @@ Span = Tuple[str, float, float, float]
     ("cases", "ended", "running", "now", "left"),
     [
         ("a1 a2", [], [("a1", 0.0)], 5.0, None),
-        # a stands for all of which nothing is known
+        # a is any case without known times
         ("a1 a2 b1 b2 b3 c1", [("a1", 100.0, 110.0, 0.0)], [], 110.0, 50.0),
         (
             "a1 a2 b1 b2 b3 c1",
@@ -48,7 +54,7 @@ Span = Tuple[str, float, float, float]
         ("a1", [("a1", 0.0, 10.0, 0.0)], [], 30.0, None),
     ],
 )
-def test_the_rest_takes_what_the_functions_cases_took(
+def test_the_time_left_follows_from_the_functions_cases(
     cases: str, ended: List[Span], running: List[Any], now: float, left: Optional[float]
 ) -> None:
     remaining = Remaining({name: name[0] for name in cases.split()})
@@ -66,14 +72,14 @@ def test_the_rest_takes_what_the_functions_cases_took(
     [(9.9, "a few seconds"), (94, "about 90 s"), (95, "about 2 min"), (5400, "about 1.5 h")],
 )
 def test_an_estimate_has_few_digits(seconds: float, text: str) -> None:
-    assert in_words(seconds) == text
+    assert rough_duration(seconds) == text
 
 
 TAILS = [" 212.1 images/s ±1.4% (26 s, about 4 min left)", " 212.1 images/s ±1.4% (26 s)"]
 
 
 @given(st.text("abcdefgh-", min_size=1, max_size=120), st.integers(20, 200))
-def test_the_name_is_cut_and_the_figures_never(name: str, width: int) -> None:
+def test_the_name_is_cut_but_the_numbers_never(name: str, width: int) -> None:
     line = fitting("[3/23] ", name, TAILS, width)
     assert line.startswith(f"[3/23] {name[:3]}")
     assert "212.1 images/s ±1.4% (26 s" in line
@@ -105,13 +111,13 @@ class Terminal:
         pass
 
     def taken(self) -> List[str]:
-        """Return what was written, and forget it; what is rewritten has a tilde."""
+        """Return what was written and clear it; rewritten text has a tilde."""
         written, self.written = self.written, []
         return written
 
 
 def started(is_terminal: bool, verbose: int = 0, **attributes: Any) -> Any:
-    """Return the progress of a run of three cases, on a clock that stands still."""
+    """Return the progress of a run of three cases, with a stopped clock."""
     plugins = {"terminalreporter": Terminal(is_terminal)}
     config: Any = SimpleNamespace(
         pluginmanager=SimpleNamespace(getplugin=plugins.get),
@@ -124,7 +130,7 @@ def started(is_terminal: bool, verbose: int = 0, **attributes: Any) -> Any:
     return made
 
 
-def test_a_terminal_shows_what_a_case_does_until_its_line_stays() -> None:
+def test_a_terminal_shows_the_activity_of_a_case_until_its_line_is_final() -> None:
     made = started(is_terminal=True)
     made.begin(ONE)
     made.phase("compiling")
@@ -144,7 +150,7 @@ def test_a_terminal_shows_what_a_case_does_until_its_line_stays() -> None:
     assert made.terminal.taken() == ["~[2/3] bench_a[two] measuring"]
 
 
-def test_a_file_has_a_whole_line_of_each_case() -> None:
+def test_a_file_has_one_whole_line_per_case() -> None:
     made = started(is_terminal=False)
     made.begin(ONE)
     made.phase("compiling")
@@ -157,7 +163,7 @@ def test_a_file_has_a_whole_line_of_each_case() -> None:
 
 
 @pytest.mark.parametrize("attributes", [{"verbose": -1}, {"workerinput": {}}])
-def test_quietly_or_in_a_worker_nothing_is_written(attributes: Dict[str, Any]) -> None:
+def test_nothing_is_written_quietly_or_in_a_worker(attributes: Dict[str, Any]) -> None:
     made = started(is_terminal=True, **attributes)
     made.begin(ONE)
     made.line("a line")
@@ -175,12 +181,10 @@ def test_quietly_or_in_a_worker_nothing_is_written(attributes: Dict[str, Any]) -
         ("call", "failed", "FAILED"),
         ("call", "xfailed", "failed as expected"),
         ("teardown", "passed", None),
-        ("???", "failed", "CRASHED"),  # of a worker of pytest-xdist
+        ("???", "failed", "CRASHED"),  # from a worker of pytest-xdist
     ],
 )
-def test_a_case_has_its_line_once_it_is_known_how_it_ended(
-    when: str, outcome: str, said: Any
-) -> None:
+def test_a_case_has_its_line_when_its_outcome_is_known(when: str, outcome: str, said: Any) -> None:
     made = started(is_terminal=False)
     report = SimpleNamespace(nodeid=ONE, when=when, outcome=outcome)
     if outcome == "xfailed":
@@ -194,7 +198,7 @@ def test_a_case_has_its_line_once_it_is_known_how_it_ended(
 @pytest.mark.parametrize(
     ("over", "failed", "word"), [(False, False, ""), (False, True, "WORD"), (True, False, "WORD")]
 )
-def test_the_word_for_a_case_is_for_failures_and_the_summary(
+def test_the_status_of_a_case_is_for_failures_and_the_summary(
     over: bool, failed: bool, word: str
 ) -> None:
     made = started(is_terminal=False)
@@ -237,7 +241,7 @@ def on_a_terminal(project: Project, columns: int, *words: str) -> str:
     while True:
         try:
             part = os.read(master, 65536)
-        except OSError:  # the last process that had the terminal is gone
+        except OSError:  # the last process with the terminal is gone
             break
         if not part:
             break
@@ -257,7 +261,7 @@ def test_a_narrow_terminal_stays_readable(project: Project) -> None:
     assert all(len(line.rstrip()) < 60 for line in lines)
     assert any(".." in line for line in lines)
     assert "] starting" in plain and " measuring (5 s at most)" in plain
-    # Only a carriage return begins a line anew: what it follows is lost.
+    # A carriage return begins the line again, so earlier text on it is lost.
     kept = [line.rstrip("\r").split("\r")[-1].strip() for line in plain.split("\n")]
     assert "test_ordinary.py .." in kept
     assert not any(line.endswith("starting") for line in kept)

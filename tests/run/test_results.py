@@ -1,4 +1,4 @@
-"""What a run keeps of its cases, in memory and in its journal."""
+"""A run's data about its cases, in memory and in its journal."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def resume(*kept: str) -> ResumeLine:
     return ResumeLine(kept)
 
 
-def test_a_case_runs_from_its_beginning_to_its_outcome() -> None:
+def test_a_case_runs_from_its_start_to_its_outcome() -> None:
     found = SessionResults.of([BeginLine(ONE), BeginLine(TWO), OutcomeLine(ONE, "passed")])
     assert (list(found.running), found.outcomes) == ([TWO], {ONE: "passed"})
     found.take(EndLine(2))
     assert not found.running and found.end.exit_code == 2
 
 
-def test_cases_that_ran_when_their_run_was_killed_are_suspects_of_each_later_one() -> None:
+def test_cases_that_were_running_in_a_killed_run_are_suspects() -> None:
     lines: List[JournalLine] = [
         BeginLine(ONE),
         resume(),
@@ -60,7 +60,7 @@ def test_cases_that_ran_when_their_run_was_killed_are_suspects_of_each_later_one
     assert (found.suspects, list(found.running), found.end) == ([ONE, TWO], [], EndLine())
 
 
-def test_a_resumed_run_forgets_why_a_case_failed_and_where_its_time_went() -> None:
+def test_a_resumed_run_forgets_earlier_failures_and_times() -> None:
     profile = Profile("folder")
     lines: List[JournalLine] = [
         OutcomeLine(ONE, "failed", why="no memory"),
@@ -72,7 +72,7 @@ def test_a_resumed_run_forgets_why_a_case_failed_and_where_its_time_went() -> No
     assert found == SessionResults()
 
 
-def test_a_report_needs_a_case_that_was_measured_or_failed() -> None:
+def test_a_report_needs_a_measured_or_failed_case() -> None:
     measured = CaseLine(a_benchmark([1.0]))
     assert all(
         SessionResults.of([one]).worth_a_report for one in (measured, OutcomeLine(ONE, "failed"))
@@ -82,7 +82,7 @@ def test_a_report_needs_a_case_that_was_measured_or_failed() -> None:
     ).worth_a_report
 
 
-def test_cases_that_an_order_does_not_name_come_first() -> None:
+def test_cases_missing_from_an_order_come_first() -> None:
     found = SessionResults.of(
         [OutcomeLine(ONE, "passed"), OutcomeLine("other", "passed"), OutcomeLine(TWO, "passed")]
     )
@@ -90,8 +90,8 @@ def test_cases_that_an_order_does_not_name_come_first() -> None:
     assert list(found.outcomes) == ["other", TWO, ONE]
 
 
-def test_a_run_is_complete_when_each_of_its_cases_has_ended() -> None:
-    # What ended is more than the run is about where its time was over (plugins/run/within.py).
+def test_a_run_is_complete_when_all_its_cases_have_ended() -> None:
+    # If time ran out, more cases have ended than the run covers (plugins/run/within.py).
     results = SessionResults.of([OutcomeLine(ONE, "passed"), OutcomeLine("other", "passed")])
     run = recording(JsonLinesFile(Path("run.jsonl")))
     run.results, run.order = results, [ONE, TWO]
@@ -102,7 +102,7 @@ def test_a_run_is_complete_when_each_of_its_cases_has_ended() -> None:
     assert not run.is_complete
 
 
-def test_no_outcome_is_kept_without_what_came_before_it(
+def test_an_outcome_is_not_stored_before_its_earlier_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost = VerdictLine(ONE, Verdict("pass"))

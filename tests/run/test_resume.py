@@ -1,4 +1,4 @@
-"""`--resume`: what still holds of an interrupted run, and what is measured anew."""
+"""`--resume`: which results of an interrupted run still count, and which cases run again."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.support.command_line import given_options
 from tests.support.harness import ROOT, Project
 from tests.support.stored import a_benchmark, changed
 
-# Many runs of the suite; the older Python leaves them out (make test38).
+# Runs the suite many times, so Python 3.8 skips it (make test38).
 pytestmark = pytest.mark.slow
 
 CASE = "bench_fake.py::bench_fake[one]"
@@ -48,16 +48,16 @@ def rewrite(journal: Path, change: Change) -> None:
 
 
 def in_cases(change: Change) -> Change:
-    """Return a change of the benchmark of each case."""
+    """Return a change for the benchmark of each case."""
     return lambda line: change(line["benchmark"]) if line["type"] == "case" else None
 
 
 def in_records(key: str, value: Any) -> Change:
-    """Return a change of each case's record."""
+    """Return a change for each case's record."""
     return in_cases(lambda one: one["extra_info"]["ipubench"].update({key: value}))
 
 
-def test_a_finished_run_resumes_to_its_table_and_another_device_is_measured_anew(
+def test_a_finished_run_resumes_to_its_table_and_another_device_measures_again(
     ended: Project,
 ) -> None:
     outcome = ended.run("-k", "beta", "--resume", env={"DATASETS_DIR": ""}).assert_code(0)
@@ -66,12 +66,12 @@ def test_a_finished_run_resumes_to_its_table_and_another_device_is_measured_anew
     outcome.line("2 cases were measured before this run was resumed")
     other = {"IPUBENCH_FAKE_NAME": "other"}
     outcome = ended.run("-k", "beta", "--resume", env=other).assert_code(0)
-    outcome.line("0 cases are done; 2 measured anew, since this is another device")
+    outcome.line("0 cases are done; 2 measured again, because this is another device")
     assert {r["device"]["fingerprint"] for r in ended.records().values()} == {"fake/other"}
     ended.run("-k", "beta-synthetic or beta", "--resume").assert_code(0).line("nothing to resume")
 
 
-def test_asked_for_by_the_variable_it_is_no_other_command_line(
+def test_resuming_by_the_variable_keeps_the_command_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def words(variable: str, *given: str) -> List[str]:
@@ -87,7 +87,7 @@ def test_asked_for_by_the_variable_it_is_no_other_command_line(
     assert words('-k "a or b" --resume -v') == words('-k "a or b" -v')
 
 
-def test_with_another_baseline_or_policy_cases_are_compared_anew(project: Project) -> None:
+def test_with_another_baseline_or_policy_cases_are_compared_again(project: Project) -> None:
     save = ("-k", "beta", "--baseline-save=main", "--processes=1")
     project.run(*save).assert_code(0)
     words = ("-k", "beta", "--baseline=main")
@@ -95,17 +95,15 @@ def test_with_another_baseline_or_policy_cases_are_compared_anew(project: Projec
     project.run(*words, "--resume").assert_code(0).line("2 cases are done")
     project.run(*save, env={"IPUBENCH_FAKE_SLOWDOWN": "2"}).assert_code(0)
     outcome = project.run(*words, "--resume").assert_code(0)
-    outcome.line("0 cases are done; 2 measured anew, since the baseline changed")
+    outcome.line("0 cases are done; 2 measured again, because the baseline changed")
     assert outcome.line("  beta-synthetic").split()[-1] == "+100.0%"
     (project.folder / "gate.yml").write_text("default: {throughput: 6%}")
     outcome = project.run(*words, "--resume").assert_code(0)
-    outcome.line("2 measured anew, since the policy changed")
+    outcome.line("2 measured again, because the policy changed")
 
 
 @pytest.mark.parametrize("workers", ["", "-n1"])
-def test_a_resumed_run_is_about_all_its_cases_in_their_order(
-    project: Project, workers: str
-) -> None:
+def test_a_resumed_run_covers_all_its_cases_in_their_order(project: Project, workers: str) -> None:
     if workers:
         pytest.importorskip("xdist", reason="pytest-xdist is not installed")
     path = project.folder / "bench_fake.py"
@@ -140,8 +138,8 @@ def test_a_resumed_run_is_about_all_its_cases_in_their_order(
     ]
 
 
-def test_a_run_that_is_still_going_keeps_its_journal(ended: Project) -> None:
-    """An older run, although it has ended, is not the one that is to go on."""
+def test_a_running_run_keeps_its_journal(ended: Project) -> None:
+    """An older finished run is not resumed instead."""
     ended.run("-k", "beta").assert_code(0)
     path = ended.journals()[-1]
     program = (
@@ -158,8 +156,10 @@ def test_a_run_that_is_still_going_keeps_its_journal(ended: Project) -> None:
     )
     assert holder.stdout is not None and holder.stdout.readline() == b"True\n"
     outcome = ended.run("-k", "beta", "--resume").assert_code(0)
-    outcome.line(f"nothing to resume, as the run of results/{path.name} still goes on: a new run")
-    holder.kill()  # as good as any other end
+    outcome.line(
+        f"nothing to resume, because the run of results/{path.name} has not ended yet: a new run"
+    )
+    holder.kill()  # any other end would do
     holder.communicate()
     ended.journals()[-1].unlink()
     ended.run("-k", "beta", "--resume").assert_code(0).line("2 cases are done")
@@ -183,7 +183,7 @@ def test_fresh_processes_of_an_unfinished_case_are_dropped() -> None:
     assert found.pairs == {}
 
 
-def test_only_what_a_resumed_run_kept_counts() -> None:
+def test_only_results_that_a_resumed_run_kept_count() -> None:
     lines: List[JournalLine] = [
         CaseLine(case(1.0)),
         VerdictLine(CASE, Verdict("pass")),
@@ -195,7 +195,7 @@ def test_only_what_a_resumed_run_kept_counts() -> None:
     assert not (dropped.benchmarks or dropped.outcomes or dropped.verdicts)
 
 
-def test_a_line_that_does_not_fit_on_the_disk_leaves_nothing_of_itself(
+def test_a_line_that_does_not_fit_on_the_disk_leaves_no_trace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal = JsonLinesFile(tmp_path / "run.jsonl")
@@ -214,7 +214,7 @@ def test_a_line_that_does_not_fit_on_the_disk_leaves_nothing_of_itself(
     assert json_lines(journal.path) == [{"type": "run"}, {"type": "outcome"}]
 
 
-def test_runs_of_one_second_are_in_the_order_of_their_last_lines(tmp_path: Path) -> None:
+def test_runs_of_one_second_are_ordered_by_their_last_lines(tmp_path: Path) -> None:
     names = ["run-20261121T204356-7.jsonl"]
     names += [f"run-20261121T204357-{number}.jsonl" for number in (9999, 10000, 300)]
     for age, name in enumerate(names):
@@ -236,13 +236,13 @@ DAMAGES: Dict[str, Change] = {
     "extra_info": in_cases(lambda one: one.update(extra_info=[])),
     "stats": in_cases(lambda one: one.update(stats={"data": "x"})),
     "group": in_cases(lambda one: one.pop("group")),
-    # Of these no reader can say whose result they were.
+    # It is unclear whose results these are.
     "name": in_cases(lambda one: one.update(fullname=["x"])),
     "nested": in_records("latency", nested(500)),
 }
 
 
-def test_a_damaged_result_is_measured_anew_and_the_others_are_kept(project: Project) -> None:
+def test_a_damaged_result_is_measured_again_and_the_others_are_kept(project: Project) -> None:
     words = ("-k", "alpha", "--sweep", "--set=flavour=plain,sweet")
     project.run(*words).assert_code(0)
     (journal,) = project.journals()
@@ -261,11 +261,11 @@ def test_a_damaged_result_is_measured_anew_and_the_others_are_kept(project: Proj
     kept = next(line["case"] for line in project.journal() if line["type"] == "outcome")
     JsonLinesFile(journal).append({"type": "verdict", "case": kept, "verdict": {"kind": 3}})
     outcome = project.run(*words, "--resume").assert_code(0)
-    outcome.line("11 cases are done; 1 measured anew, since their results in the journal are")
+    outcome.line("11 cases are done; 1 measured again, because their results in the journal are")
 
 
 def test_a_case_that_ended_the_run_does_not_end_the_next_one(project: Project) -> None:
-    """Not even where it would each time: it fails alone, and the rest is measured."""
+    """Even if it would every time: it alone fails, and the rest is measured."""
     words = ("-k", "beta-synthetic", "--set=trouble=kill,none")
     project.run(*words).assert_code(-9)
     outcome = project.run(*words, "--resume").assert_code(1)
@@ -277,9 +277,7 @@ def test_a_case_that_ended_the_run_does_not_end_the_next_one(project: Project) -
 
 
 @pytest.mark.parametrize("workers", [(), ("-n1",)])
-def test_pytest_benchmarks_file_has_the_cases_that_were_done_before(
-    project: Project, workers: List[str]
-) -> None:
+def test_pytest_benchmarks_file_has_the_earlier_cases(project: Project, workers: List[str]) -> None:
     if workers:
         pytest.importorskip("xdist", reason="pytest-xdist is not installed")
     written = project.folder / "out.json"

@@ -1,4 +1,4 @@
-"""How a run begins: in a journal of its own, or in the one of an earlier run."""
+"""How a run begins: with a new journal or with an earlier run's."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def config_in(folder: Path, results: str = "results", **option: Any) -> Any:
-    """Return what a run that began in a folder has of its configuration."""
+    """Return the configuration of a run that began in a folder."""
     given = given_options(results_dir=str(folder / results), **option)
     params = SimpleNamespace(args=["-k", "one", *(["--resume"] if option.get("resume") else [])])
     return SimpleNamespace(option=given, invocation_params=params, rootpath=folder)
@@ -49,12 +49,12 @@ def recording(config: Any, **known: Any) -> Recording:
 
 
 def start(run: Recording) -> List[Any]:
-    """Begin it with a case and a test that is none; return what was done before."""
+    """Begin it with a case and an ordinary test; return the earlier results."""
     return journal.start(run, items_of(run.config))
 
 
 def items_of(config: Any) -> List[Any]:
-    """Return a case, and a test that is none."""
+    """Return a case and an ordinary test."""
     case = {case_key: Case(Fake("one"), "one")}
     return [
         SimpleNamespace(nodeid=CASE, config=config, stash=case),
@@ -87,7 +87,7 @@ def test_a_new_run_has_a_journal_with_its_first_line(
     assert (first["type"], first["format"], first["command"]) == ("run", 2, ["-k", "one"])
 
 
-def test_a_command_is_shown_as_a_shell_takes_it() -> None:
+def test_a_command_is_quoted_for_a_shell() -> None:
     words = ["PYTEST_ADDOPTS=-k 'a or b'", "DATASETS_DIR=/my data", "-k", "c and d", "A=$B"]
     shown = journal.shown_command(words)
     assert shlex.split(shown) == [*words[:2], "pytest", *words[2:]]
@@ -96,7 +96,7 @@ def test_a_command_is_shown_as_a_shell_takes_it() -> None:
 
 
 @pytest.mark.parametrize("below", ["", "/of/mine"])
-def test_a_file_in_the_way_of_results_is_named(tmp_path: Path, below: str) -> None:
+def test_a_file_in_place_of_the_results_folder_is_named(tmp_path: Path, below: str) -> None:
     (tmp_path / "a file").touch()
     config = config_in(tmp_path, f"a file{below}")
     with pytest.raises(pytest.UsageError) as caught:
@@ -104,7 +104,7 @@ def test_a_file_in_the_way_of_results_is_named(tmp_path: Path, below: str) -> No
     assert f"{tmp_path}/a file is a file" in str(caught.value)
 
 
-def test_the_latest_run_that_can_be_read_and_has_this_command_line_goes_on(
+def test_the_latest_readable_run_with_this_command_line_is_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "results"
@@ -129,7 +129,7 @@ def test_the_latest_run_that_can_be_read_and_has_this_command_line_goes_on(
     assert run.results.outcomes == {} and json_lines(meant)[-1]["type"] == "resume"
 
 
-def test_what_is_done_is_judged_by_what_held_when_it_was_kept_last(
+def test_results_are_judged_by_their_latest_conditions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that was resumed with another baseline has compared all its cases with that one."""
@@ -152,11 +152,15 @@ def test_what_is_done_is_judged_by_what_held_when_it_was_kept_last(
     here = Machine("here", "", [], {}, {})
     for second, digests, note in (
         (1, {"the baseline": "b", "the policy": "p"}, "1 case is done"),
-        (2, {"the baseline": "b"}, "0 cases are done; 1 measured anew, since the policy changed"),
+        (
+            2,
+            {"the baseline": "b"},
+            "0 cases are done; 1 measured again, because the policy changed",
+        ),
         (
             3,
             {"the baseline": "c", "the policy": "q"},
-            "0 cases are done; 1 measured anew, since the baseline and the policy changed",
+            "0 cases are done; 1 measured again, because the baseline and the policy changed",
         ),
     ):
         path = keep(folder, second, *lines)
@@ -170,8 +174,8 @@ def test_what_is_done_is_judged_by_what_held_when_it_was_kept_last(
         assert last["kept"] == run.results.resumed
 
 
-def test_of_several_machines_one_that_is_as_it_was_is_enough() -> None:
-    """As of a fleet: what is said otherwise is what changed on such a machine."""
+def test_one_unchanged_machine_of_several_is_enough() -> None:
+    """As in a fleet: the reason lists what changed on the best matching machine."""
     there = {"record.device.fingerprint": "a", "record.conditions": {"threads": 2}}
     benchmark = changed(a_benchmark([1.0]), there)
     same, other = (Machine("a", "", [], {"threads": n}, {}) for n in (2, 4))
@@ -187,7 +191,7 @@ def test_of_several_machines_one_that_is_as_it_was_is_enough() -> None:
     assert why(newer) == "version of torch changed (None -> 2)"
 
 
-def test_a_result_is_that_of_the_case_as_it_is_now_on_this_kind_of_device(tmp_path: Path) -> None:
+def test_a_result_belongs_to_the_current_case_and_kind_of_device(tmp_path: Path) -> None:
     config = config_in(tmp_path)
     case, plain = items_of(config)
     this = {"record.config_hash": config_hash(Fake("one"), frozenset())}
@@ -203,8 +207,8 @@ def test_a_result_is_that_of_the_case_as_it_is_now_on_this_kind_of_device(tmp_pa
 @pytest.mark.parametrize(
     "place", ["specs", "profiles", "servers/triton.log", "loadgen/case/gone", "apart/run/case"]
 )
-def test_a_link_that_leads_what_is_written_elsewhere_is_refused(tmp_path: Path, place: str) -> None:
-    """A repository can have one, and the names below the results are no secret."""
+def test_a_link_that_redirects_output_is_refused(tmp_path: Path, place: str) -> None:
+    """A repository can contain one, and the names in the results folder are public."""
     link = tmp_path / "results" / place
     link.parent.mkdir(parents=True)
     link.symlink_to(tmp_path / "elsewhere")
@@ -213,7 +217,7 @@ def test_a_link_that_leads_what_is_written_elsewhere_is_refused(tmp_path: Path, 
         start(recording(config))
     assert not list((tmp_path / "results").glob("run-*"))
     link.unlink()
-    # Of the results themselves, or of what a user keeps beside them, it is the user's.
+    # A link to the results folder itself, or next to the results, belongs to the user.
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "results" / "mine").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "linked").symlink_to(tmp_path / "results")

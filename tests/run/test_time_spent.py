@@ -1,4 +1,4 @@
-"""What a run says of where its time went."""
+"""How a run's time is divided."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from ipubench.fixtures.devices.fake import FakeClock
 from ipubench.plugins.run import time_spent
-from ipubench.plugins.run.time_spent import WORDS, TimeSpent, seconds_of_start, time_in_words
+from ipubench.plugins.run.time_spent import WORDS, TimeSpent, seconds_of_start, time_summary
 from tests.support.harness import Project
 
 PARTS = st.tuples(st.sampled_from(sorted(WORDS)), st.floats(0, 1e4))
 
 
 def spent_on(clock: FakeClock, parts: List[Tuple[str, float]]) -> TimeSpent:
-    """Return a count of parts that followed each other, on a clock that starts at zero."""
+    """Return a stopwatch with consecutive parts, on a clock that starts at zero."""
     spent = TimeSpent(clock)
     for part, seconds in parts:
         spent.enter(part)
@@ -29,13 +29,13 @@ def spent_on(clock: FakeClock, parts: List[Tuple[str, float]]) -> TimeSpent:
 
 
 @given(st.lists(PARTS))
-def test_the_parts_add_up_to_the_time_that_passed(parts: List[Tuple[str, float]]) -> None:
+def test_the_parts_add_up_to_the_elapsed_time(parts: List[Tuple[str, float]]) -> None:
     clock = FakeClock()
     found = spent_on(clock, parts).of_run()
     assert math.fsum(found.values()) == pytest.approx(clock.now, abs=1e-3)
 
 
-def test_a_part_within_a_part_counts_once() -> None:
+def test_a_nested_part_counts_once() -> None:
     clock = FakeClock()
     spent = TimeSpent(clock, before=3.0)
     clock.advance(1.0)
@@ -47,7 +47,7 @@ def test_a_part_within_a_part_counts_once() -> None:
     assert spent.of_run() == {"start": 4.0, "build": 6.0, "import": 5.0}
 
 
-def test_a_case_has_the_parts_since_it_began() -> None:
+def test_a_case_has_the_parts_since_its_start() -> None:
     clock = FakeClock()
     spent = spent_on(clock, [("start", 7.0), ("rounds", 2.0), ("between", 1.0)])
     spent.begin_case()
@@ -64,32 +64,32 @@ def test_a_case_has_the_parts_since_it_began() -> None:
     ("told", "found"),
     [
         ({"compile": 6.0, "rounds": 3.0}, {"compile": 6.0, "rounds": 3.0, "start": 1.0}),
-        ({"rounds": 11.0}, {"build": 10.0}),  # of more than there was
+        ({"rounds": 11.0}, {"build": 10.0}),  # more than there was
         ({}, {"start": 10.0}),
     ],
 )
-def test_another_process_tells_what_it_did(told: Dict[str, float], found: Dict[str, float]) -> None:
+def test_another_process_reports_its_parts(told: Dict[str, float], found: Dict[str, float]) -> None:
     clock = FakeClock()
     spent = spent_on(clock, [("build", 10.0)])
     spent.split(told)
     assert {part: seconds for part, seconds in spent.of_run().items() if seconds} == found
 
 
-def test_the_largest_part_is_said_first_and_tiny_ones_are_not() -> None:
+def test_the_largest_part_comes_first_and_tiny_ones_are_left_out() -> None:
     parts = {"start": 3.0, "rounds": 170.0, "compile": 44.0, "other": 0.2}
     spent = spent_on(FakeClock(), list(parts.items()))
-    (line,) = time_in_words(spent, 80)
+    (line,) = time_summary(spent, 80)
     assert line == "time: 217 s: 78% rounds, 20% compiling, 1% starting and collecting"
-    assert time_in_words(TimeSpent(FakeClock()), 80) == []
+    assert time_summary(TimeSpent(FakeClock()), 80) == []
 
 
 def test_the_times_of_workers_are_added() -> None:
     spent = spent_on(FakeClock(), [("start", 100.0)])
     spent.workers = [{"rounds": 3.0, "between": 1.0}, {"rounds": 6.0}]
-    assert time_in_words(spent, 80) == ["time of 2 workers: 10 s: 90% rounds, 10% between cases"]
+    assert time_summary(spent, 80) == ["time of 2 workers: 10 s: 90% rounds, 10% between cases"]
 
 
-def test_the_system_tells_how_long_this_process_has_run(
+def test_the_system_knows_the_age_of_this_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stat = tmp_path / "stat"
@@ -105,7 +105,7 @@ def test_the_system_tells_how_long_this_process_has_run(
 @pytest.mark.parametrize(
     ("fixture", "part", "seconds"), [("pytorch", "import", 2.0), ("tmp_path", "start", 3.0)]
 )
-def test_fixtures_that_take_long_are_told_apart(fixture: str, part: str, seconds: float) -> None:
+def test_slow_fixtures_are_listed_separately(fixture: str, part: str, seconds: float) -> None:
     clock = FakeClock()
     spent = TimeSpent(clock)
     with spent.of_fixture(fixture):
@@ -114,7 +114,7 @@ def test_fixtures_that_take_long_are_told_apart(fixture: str, part: str, seconds
     assert spent.of_run()[part] == seconds
 
 
-def test_records_and_the_journal_say_where_the_time_went(project: Project) -> None:
+def test_records_and_the_journal_have_the_times(project: Project) -> None:
     outcome = project.run("-k", "bs8 and synthetic", "--set=loader_seconds=0.01").assert_code(0)
     assert outcome.line("time: ").startswith("time: ")
     (record,) = project.records().values()

@@ -1,4 +1,4 @@
-"""`--within`: what each case gets of the time, and what is left out."""
+"""`--within`: each case's share of the time, and the cases that are left out."""
 
 from __future__ import annotations
 
@@ -26,16 +26,14 @@ def limit_of(seconds: float, cases: int, clock: FakeClock, budget: float = 5.0) 
     ("seconds", "budgets"),
     [(200.0, [5.0] * 4), (80.0, [5.0, 2.5, 2.5, 2.5]), (60.0, [5.0, 1.0, 1.0, None])],
 )
-def test_there_are_fewer_rounds_before_there_are_fewer_cases(
-    seconds: float, budgets: List[Any]
-) -> None:
+def test_rounds_are_reduced_before_cases_are_dropped(seconds: float, budgets: List[Any]) -> None:
     clock = FakeClock()
     limit = limit_of(seconds, 4, clock)
     for case, expected in zip("abcd", budgets):
         budget = limit.begin(case)
         assert budget == (expected and pytest.approx(expected, abs=0.01))
         if budget is not None:
-            clock.advance(MEASURED * budget + 14.999)  # what it takes beside its rounds
+            clock.advance(MEASURED * budget + 14.999)  # besides its rounds
             limit.end()
     assert limit.skipped == ["d"] * budgets.count(None)
 
@@ -57,7 +55,7 @@ def test_the_first_case_runs_with_a_budget_within_bounds(
         (None, None, None, 89.0),
     ],
 )
-def test_a_third_of_the_time_at_most_is_for_the_fresh_processes_of_a_gate(
+def test_at_most_a_third_of_the_time_is_for_the_fresh_processes_of_a_gate(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Any,
     gate: Any,
@@ -78,7 +76,7 @@ def test_a_third_of_the_time_at_most_is_for_the_fresh_processes_of_a_gate(
     assert limit is not None and limit.left == left
 
 
-#: After a case there is no more time.
+#: There is no time after one case.
 LONGER = """
 
 def pytest_runtest_teardown(item):
@@ -99,7 +97,7 @@ def test_a_case_without_time_is_skipped_and_not_missing(project: Project) -> Non
     outcome.line("(gate 50.0%): 1 pass")
     assert "missing" not in outcome.text
     assert set(project.records()) == {"beta-synthetic"}
-    pytest.importorskip("plotly", reason="pip install plotly")
+    pytest.importorskip("jinja2", reason="pip install jinja2")
     project.run("--within=1min", "-k", "beta").assert_code(0)
     journal = str(project.journals()[-1])
     report = (journal, "--out=out", "--baseline=baselines/main.json")
@@ -108,7 +106,7 @@ def test_a_case_without_time_is_skipped_and_not_missing(project: Project) -> Non
 
 
 @pytest.mark.parametrize("flag", ["--against", "--baseline-save", "--processes", "dist"])
-def test_what_measures_a_case_several_times_is_refused(flag: str) -> None:
+def test_options_that_measure_a_case_repeatedly_are_refused(flag: str) -> None:
     given = {flag[2:].replace("-", "_"): 1} if flag != "dist" else {}
     config: Any = SimpleNamespace(option=given_options(within=60.0, **given))
     config.getoption = lambda name, default=None: "load" if name == flag else default

@@ -1,4 +1,4 @@
-"""What the processes of one job on a host exchange, and where."""
+"""The exchange between a job's processes on a host, and its folder."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def folder() -> Iterator[Path]:
     scratch.remove(made)
 
 
-def test_all_get_the_mean_of_all_whatever_its_size(folder: Path) -> None:
+def test_all_get_the_mean_of_any_size(folder: Path) -> None:
     context = multiprocessing.get_context("spawn")
     answers: Any = context.Queue()
     processes = [
@@ -56,14 +56,14 @@ def test_all_get_the_mean_of_all_whatever_its_size(folder: Path) -> None:
         assert all(np.array_equal(one, total / np.float32(3)) for one in theirs)
 
 
-def test_nobody_else_can_enter_the_folder(folder: Path) -> None:
+def test_other_users_cannot_enter_the_folder(folder: Path) -> None:
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert folder.stat().st_uid == os.getuid()
     Exchange(folder, 1, 3)
     assert all(stat.S_IMODE(path.stat().st_mode) & 0o077 == 0 for path in folder.iterdir())
 
 
-def test_a_link_in_the_place_of_a_file_is_not_followed(folder: Path, tmp_path: Path) -> None:
+def test_a_link_in_place_of_a_file_is_not_followed(folder: Path, tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.write_text("kept")
     (folder / exchange.RESULT).symlink_to(target)
@@ -72,7 +72,7 @@ def test_a_link_in_the_place_of_a_file_is_not_followed(folder: Path, tmp_path: P
     assert target.read_text() == "kept"
 
 
-def test_without_room_in_memory_the_folder_is_a_temporary_one(
+def test_without_shared_memory_the_folder_is_a_temporary_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

@@ -1,4 +1,4 @@
-"""Compiled models that are kept: found again, left out where damaged, told apart."""
+"""Stored compiled models: found again, skipped if damaged, and kept apart."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def stored(folder: Path) -> ModelCache:
     return cache
 
 
-def test_a_stored_model_is_found_by_its_key_and_its_seconds_are_saved(tmp_path: Path) -> None:
+def test_a_stored_model_is_found_by_its_key_and_saves_its_seconds(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "folder"
     assert not stored(folder).hit
     again = ModelCache(str(folder), dict(reversed(KEY.items())), ".pt")
     assert again.load(Path.read_text) == "compiled"
     assert again.hit
     assert again.note(1.5) == 38.5
-    assert again.note(2.5) == 37.5  # a hit does not overwrite what compiling took
+    assert again.note(2.5) == 37.5  # a hit does not overwrite the compile time
     other = opened(folder, size=4)
     assert other.load(Path.read_text) is None
     assert not other.hit
 
 
-def test_a_model_that_the_framework_cannot_read_is_left_out(tmp_path: Path) -> None:
+def test_a_model_that_the_framework_cannot_read_is_skipped(tmp_path: Path) -> None:
     def read(path: Path) -> Any:
         raise RuntimeError("made by another version")
 
@@ -60,7 +60,7 @@ def test_a_model_that_the_framework_cannot_read_is_left_out(tmp_path: Path) -> N
         pytest.param("[" * 9999, id="nested"),
     ],
 )
-def test_seconds_that_are_none_save_nothing(tmp_path: Path, text: str) -> None:
+def test_invalid_seconds_save_nothing(tmp_path: Path, text: str) -> None:
     cache = stored(tmp_path)
     cache.path.with_suffix(".json").write_text(text)
     again = opened(tmp_path)
@@ -68,7 +68,7 @@ def test_seconds_that_are_none_save_nothing(tmp_path: Path, text: str) -> None:
     assert again.note(1.5) is None
 
 
-def test_a_model_that_could_not_be_written_leaves_nothing(tmp_path: Path) -> None:
+def test_a_model_that_could_not_be_written_leaves_no_file(tmp_path: Path) -> None:
     def write(path: Path) -> None:
         path.write_text("half")
         raise OSError("the disk is full")
@@ -79,7 +79,7 @@ def test_a_model_that_could_not_be_written_leaves_nothing(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("folder", ["file/models", "~nobody2/x"])
-def test_a_folder_that_cannot_be_used_is_one_message(
+def test_an_unusable_folder_is_one_message(
     folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -88,8 +88,8 @@ def test_a_folder_that_cannot_be_used_is_one_message(
         ModelCache(folder, KEY, ".pt")
 
 
-def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
-    """A kept model is code, and whoever may write there could have it executed."""
+def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
+    """A stored model is code, so write access would allow anyone to run code."""
     made = opened(tmp_path / "made").folder
     assert made.stat().st_mode & 0o777 == 0o700
     for mode in (0o770, 0o1777):
@@ -110,7 +110,7 @@ def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
         *(({name: value}, True) for name, value in [("model", "resnet34"), ("engine", "compile")]),
     ],
 )
-def test_a_compiled_model_depends_on_what_changes_it_alone(
+def test_a_compiled_model_depends_only_on_what_changes_it(
     changes: Dict[str, Any], matters: bool
 ) -> None:
     config = Direct(name="one", data="real")

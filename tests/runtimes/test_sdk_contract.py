@@ -1,7 +1,7 @@
 """The stand-ins for PopART and PopTorch offer nothing that the SDK does not.
 
-The SDK's API is read from a description made from its published sources. A call of a runtime that
-the stand-in accepts and records is thereby one that the SDK accepts.
+The SDK's API comes from a description of its published sources. So the SDK accepts every call of a
+runtime that the stand-in accepts and records.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def test_every_name_of_the_stand_in_is_the_sdks(sdk: str) -> None:
     assert differences(sdk, DOUBLES[sdk].as_module(), modules_of(sdk)) == []
 
 
-def test_the_options_of_popart_that_are_set_by_name_are_popart_s() -> None:
+def test_the_popart_options_that_are_set_by_name_are_popart_s() -> None:
     options = modules_of("popart")["popart"]["classes"]["SessionOptions"]
     assert set(POPART_OPTIONS) <= set(options["properties"])
 
@@ -59,7 +59,7 @@ def test_the_options_of_popart_that_are_set_by_name_are_popart_s() -> None:
         ),
     ],
 )
-def test_everything_that_is_offered_is_compared(sdk: str, offered: Any) -> None:
+def test_everything_offered_is_compared(sdk: str, offered: Any) -> None:
     modules = modules_of(sdk)
     for module in modules.values():
         for cls in module["classes"].values():

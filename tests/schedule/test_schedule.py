@@ -1,4 +1,4 @@
-"""Batches of a weight update, device calls between host events: pure arithmetic."""
+"""Batches of a weight update, and device calls between host events: pure arithmetic."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from tests.support.tries import tries
         (18, 16, None, 3520, (12, 3456)),  # 12.2
         (2, 1, None, 5, (2, 4)),  # 2.5: the even count
         (2, 1, None, 7, (4, 8)),  # 3.5
-        (8, 4, None, 3, (1, 32)),  # 0.09: one micro batch at least
+        (8, 4, None, 3, (1, 32)),  # 0.09: at least one micro batch
     ],
 )
-def test_a_count_or_a_global_batch_gives_the_other(
+def test_the_count_and_the_global_batch_determine_each_other(
     micro: int,
     replicas: int,
     count: Optional[int],
@@ -64,7 +64,7 @@ def test_no_possible_global_batch_is_closer(micro: int, replicas: int, whole: in
 
 # ------------------------------------------------------------------ the worked example
 
-U = 781  # CIFAR-10 at a global batch of 64; it has the divisors 1, 11, 71 and 781
+U = 781  # CIFAR-10 with a global batch of 64; it has the divisors 1, 11, 71 and 781
 
 
 def program(
@@ -78,13 +78,13 @@ def fraction(value: object) -> Fraction:
 
 
 def log_lines(found: Program) -> List[int]:
-    """Return the updates after which a line is due, of those at which the device returns."""
+    """Return the updates with a log line, among those at which the device returns."""
     ends = range(0, found.total_updates + 1, found.updates_per_call)
     return [done for done in ends if found.events(done)[0]]
 
 
-# logs per epoch, updates per log, updates per call without checkpoints and with one an epoch, and
-# the closest possible frequency where a warning names it.
+# Logs per epoch, updates per log, updates per call without checkpoints and with one per epoch, and
+# the closest possible frequency if a warning names it.
 ROWS = [
     ("1", 781, 781, 781, ""),
     ("2", 781, 781, 781, "1"),
@@ -109,7 +109,7 @@ def test_every_row_of_the_worked_example(
     assert found.updates_per_checkpoint == (U if ckpts else 0)
     assert found.updates_per_call == (with_ckpts if ckpts else alone)
     assert found.calls * found.updates_per_call == 4686
-    # The line appears in both columns, also where its period is longer than an epoch.
+    # The line appears in both columns, even if its period is longer than an epoch.
     assert (
         log_lines(found) == list(range(per_log, 4687, per_log)) if per_log else not log_lines(found)
     )
@@ -117,7 +117,7 @@ def test_every_row_of_the_worked_example(
     assert [text.rpartition(" is ")[2] for text in warnings] == ([possible] if possible else [])
 
 
-def test_warnings_name_what_was_asked_for() -> None:
+def test_warnings_name_the_request() -> None:
     assert "ckpts_per_epoch=2" in program(0, 2).warnings[0]
     (warning,) = program(0, 0).warnings
     assert "one device call" in warning and "ckpts_per_epoch=0" in warning
@@ -144,7 +144,7 @@ def test_a_fraction_is_exact(epochs: int) -> None:
         ("1", "1", "0", 2, MOST_UPDATES, f"num_epochs=2 x {MOST_UPDATES} "),
     ],
 )
-def test_what_no_program_can_do_is_refused(
+def test_impossible_schedules_are_refused(
     logs: str, ckpts: str, first: str, epochs: int, updates: int, named: str
 ) -> None:
     with pytest.raises(ValueError, match=named):
@@ -171,7 +171,7 @@ def checkpoints(found: Program) -> List[int]:
         ("1", "1/2", 2, [5, 15]),
     ],
 )
-def test_checkpoints_begin_where_asked(
+def test_checkpoints_begin_as_requested(
     ckpts: str, first: str, epochs: int, expected: List[int]
 ) -> None:
     assert checkpoints(program(1, ckpts, epochs, updates=10, first=first)) == expected
@@ -206,7 +206,7 @@ def test_no_divisor_is_closer(number: int, wanted: Fraction) -> None:
     assert abs(closest_divisor(number, wanted) - wanted) == best
 
 
-def test_of_two_equally_close_divisors_the_one_of_the_smaller_factor_is_taken() -> None:
+def test_of_two_equally_close_divisors_the_smaller_factor_wins() -> None:
     assert closest_divisor(781, Fraction(41)) == 11  # as far from 71
     assert closest_divisor(781, Fraction(426)) == 781
     assert closest_divisor(49, Fraction(6)) == 7
@@ -224,7 +224,7 @@ FREQUENCIES = st.one_of(st.just(Fraction(0)), st.fractions(Fraction(1, 50), 60, 
     st.fractions(0, 10, max_denominator=4),
     st.integers(0, 50),
 )
-def test_calls_cover_every_epoch_and_meet_every_event(
+def test_calls_cover_every_epoch_and_reach_every_event(
     updates: int, epochs: int, logs: Fraction, ckpts: Fraction, first: Fraction, most: int
 ) -> None:
     try:
@@ -240,5 +240,5 @@ def test_calls_cover_every_epoch_and_meet_every_event(
         assert not any(found.events(done)) or done in ends
     assert any(found.events(done)[0] for done in ends) == (logs > 0)
     assert any(found.events(done)[1] for done in ends) == (ckpts > 0)
-    if logs:  # the last line is about the end of the run
+    if logs:  # the last line is at the end of the run
         assert found.events(total)[0]

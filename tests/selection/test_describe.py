@@ -1,4 +1,4 @@
-"""The lines of `--describe`, of configurations that no run has to have."""
+"""The output of `--describe`, for configurations without a run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def lines_of(*configs: CaseConfig) -> List[str]:
     return describe(items)
 
 
-def test_four_values_are_shown_of_more() -> None:
+def test_of_many_values_four_are_shown() -> None:
     configs = [Own(name=str(steps), steps=steps) for steps in (1, 2, 2, 3, 4, 5)]
     assert [line.split()[0] for line in lines_of(*configs) if line.startswith("  steps")] == [
         "steps=1|2|3|4|..."
@@ -47,7 +47,7 @@ def test_the_global_batch_of_a_weight_update_is_shown() -> None:
     assert not any("global batch size: " in line for line in lines_of(Own(name="a")))
 
 
-def test_several_functions_list_what_they_share_once() -> None:
+def test_several_functions_list_shared_options_once() -> None:
     items: Any = [
         SimpleNamespace(
             nodeid=f"bench_{name}.py::bench_{name}",

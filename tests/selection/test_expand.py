@@ -1,4 +1,4 @@
-"""Which cases a family has under the options of a command line."""
+"""Which cases a set has with the options of a command line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ON_IPU = CaseSet.of(Fake(name="b", system="ipu"), {})
 
 @dataclass(frozen=True)
 class Idle(Fake):
-    """A configuration of which two options change nothing."""
+    """A configuration with two options that change nothing."""
 
     def idle(self) -> Dict[str, str]:
         return dict.fromkeys(("flavour", "half_partial"), "it is not tasted")
@@ -38,20 +38,20 @@ class Idle(Fake):
         (ON_IPU, {}, []),
     ],
 )
-def test_the_quick_cases_of_a_family(
+def test_the_quick_cases_of_a_set(
     family: CaseSet, options: Dict[str, Any], names: List[str]
 ) -> None:
     found = expand(family, **{"assignments": {}, **options})
     assert [case.id for case in found if case.quick and not case.excluded] == names
 
 
-def test_an_inner_point_that_is_set_is_a_usual_case() -> None:
+def test_a_sweep_point_that_is_set_is_a_usual_case() -> None:
     tiers = [case.tier for case in expand(SWEPT, {})]
     assert tiers == [USUAL] * 4 + [SWEEP] * 4 + [USUAL] * 4
     assert {case.tier for case in expand(SWEPT, {"batch_size": ["2"]})} == {USUAL}
 
 
-def test_the_first_error_is_told_and_the_identifier_is_no_other_cases() -> None:
+def test_the_first_error_is_reported_and_identifiers_are_unique() -> None:
     family = CaseSet.of(Fake(name="a", flavour="sour"), {})
     (case,) = expand(family, {"batch_size": ["x"], "requests": ["y"], "flag": ["yes"]})
     assert case.error == "--set=batch_size=x: 'x' is not a whole number"
@@ -71,7 +71,7 @@ def test_the_first_error_is_told_and_the_identifier_is_no_other_cases() -> None:
         ("ipu", {"half_partial": ["yes"]}, "a: half_partial=True would change nothing: it is not"),
     ],
 )
-def test_an_option_that_would_change_nothing_is_refused(
+def test_an_option_without_effect_is_refused(
     system: str, words: Dict[str, List[str]], refused: str
 ) -> None:
     (case,) = expand(CaseSet.of(Idle(name="a", system=system), {}), words)

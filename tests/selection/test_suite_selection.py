@@ -20,7 +20,7 @@ def collected(outcome: Outcome) -> List[str]:
     return re.findall(r"\[([^\]]+)\]$", outcome.text, re.MULTILINE)
 
 
-def test_a_host_leaves_out_what_it_cannot_run_and_says_what_it_needs(project: Project) -> None:
+def test_a_host_leaves_out_what_it_cannot_run_and_names_the_reason(project: Project) -> None:
     outcome = project.run("--collect-only", "-q").assert_code(0)
     assert collected(outcome) == [
         "alpha-bs1-synthetic",
@@ -36,7 +36,7 @@ def test_a_host_leaves_out_what_it_cannot_run_and_says_what_it_needs(project: Pr
 
 
 @pytest.mark.entry_point
-def test_sweep_runs_the_inner_points(project: Project) -> None:
+def test_sweep_runs_the_middle_points(project: Project) -> None:
     outcome = project.run("--collect-only", "-q", "--sweep", "-k", "alpha").assert_code(0)
     assert collected(outcome) == [
         f"alpha-bs{size}-{data}" for size in (1, 4, 8) for data in ("synthetic", "generated")
@@ -50,7 +50,7 @@ def test_sweep_runs_the_inner_points(project: Project) -> None:
         ("alpha-bs and synthetic", ["alpha-bs1-synthetic", "alpha-bs8-synthetic"]),
     ],
 )
-def test_a_point_of_a_sweep_runs_under_its_full_name(
+def test_a_point_of_a_sweep_runs_by_its_full_name(
     keyword: str, names: List[str], project: Project
 ) -> None:
     outcome = project.run("--collect-only", "-q", "-k", keyword).assert_code(0)
@@ -68,9 +68,7 @@ def test_a_point_of_a_sweep_runs_under_its_full_name(
         ({"file_or_dir": ["small_bs1/bench_a.py"]}, False),
     ],
 )
-def test_a_named_configuration_runs_where_its_own_name_is_given(
-    words: Dict[str, Any], runs: bool
-) -> None:
+def test_a_named_configuration_runs_if_its_name_is_given(words: Dict[str, Any], runs: bool) -> None:
     name = "small_bs1-synthetic"
     case = Case(CaseConfig(name="small_bs1"), name, tier=NAMED, base_id=name)
     option = given_options(**{"keyword": "", **words})
@@ -106,7 +104,7 @@ def test_set_sweeps_a_value_and_shows_it(project: Project) -> None:
     assert "ends of a sweep" not in outcome.text
 
 
-def test_a_key_that_some_cases_lack_leaves_those_out(project: Project) -> None:
+def test_cases_that_lack_a_key_are_left_out(project: Project) -> None:
     outcome = project.run("--set=flavour=sweet", "--collect-only", "-q").assert_code(0)
     assert not any(name.startswith("delta") for name in collected(outcome))
     outcome.line("1 case without the option flavour")
@@ -129,13 +127,13 @@ def test_a_key_that_some_cases_lack_leaves_those_out(project: Project) -> None:
         (["--steps=3", "--set=repeat=5"], "--steps=3: steps is given twice, also as repeat"),
         (["--set=steps=4,5"], "--set=steps: cases do not differ by steps; give one value"),
         (["--zero-values"], "--zero-values: kernels have it, and no selected case does"),
-        (["--data=fake"], "'fake' is none of synthetic, generated, real"),
+        (["--data=fake"], "'fake' is not one of synthetic, generated, real"),
         (["--device=ipu"], "--device=ipu needs the Poplar SDK"),
         (["--device=cpu", "--device-id=1"], "--device-id: a CPU has no number"),
-        (["--baseline="], "--baseline= names nothing; give a value"),
-        (["--against=git:main", "--against-setup="], "--against-setup= names nothing; give a"),
+        (["--baseline="], "--baseline= is empty; give a value"),
+        (["--against=git:main", "--against-setup="], "--against-setup= is empty; give a"),
         (["--profile=reports", "--baseline-save=x"], "--profile times nothing; leave one of them"),
-        (["--describe", "--dry-run"], "--describe and --dry-run each list something else"),
+        (["--describe", "--dry-run"], "--describe and --dry-run list different things"),
         (["-p", "no:benchmark"], "builds on pytest-benchmark, which is not loaded"),
     ],
 )
@@ -147,7 +145,7 @@ def test_a_usage_error_is_one_message_and_exit_4(
     assert "Traceback" not in outcome.text
 
 
-def test_a_bad_value_matters_only_where_it_is_selected(project: Project) -> None:
+def test_a_bad_value_matters_only_if_selected(project: Project) -> None:
     outcome = project.run("--set=batch_size=x", "-k", "gamma", "--collect-only").assert_code(5)
     outcome.line("2 cases need 4 IPUs: --device=ipu")
     project.run("--set=batch_size=x", "-k", "beta", "--collect-only").assert_code(4)
@@ -189,17 +187,17 @@ def test_describe_lists_options_and_runs_nothing(project: Project) -> None:
     assert "[1/" not in outcome.text
 
 
-def test_an_option_that_only_an_ipu_uses_is_recorded_and_the_header_says_so(
+def test_an_ipu_option_is_recorded_on_a_host_and_the_header_lists_it(
     project: Project,
 ) -> None:
     outcome = project.run("-k", "beta", "--set=half_partial=yes", "--steps=1").assert_code(0)
-    outcome.line("recorded and not used on a host, where they change nothing: half_partial")
+    outcome.line("recorded and not used on a host: half_partial")
     assert project.records()["beta-synthetic-halfpartialTrue"]["config"]["half_partial"] is True
     outcome = project.run("--device=ipu", "--collect-only", "--set=half_partial=yes")
     assert "not used" not in outcome.assert_code(0).text
 
 
-def test_batches_per_step_given_is_kept(project: Project) -> None:
+def test_given_batches_per_step_are_kept(project: Project) -> None:
     project.run("-k", "beta-synthetic", "--batches-per-step=7", "--steps=4").assert_code(0)
     record = project.records()["beta-synthetic-bps7"]
     assert record["rounds"]["batches_per_step"] == 7
@@ -219,14 +217,14 @@ def test_a_case_is_also_found_by_its_name_before_overrides(project: Project) -> 
     assert collected(outcome) == ["resnet18-bs3-synthetic"]
 
 
-def test_an_empty_selection_says_what_would_match(project: Project) -> None:
+def test_an_empty_selection_lists_what_would_match(project: Project) -> None:
     outcome = suite(project, "--device=ipu", "-k", "resnt18 or lstmm").assert_code(5)
     said = outcome.line("no case is selected by -k 'resnt18 or lstmm'; the nearest names of")
     names = said.split("are: ")[1].split(";")[0].split(", ")
     assert {"resnet18", "lstm"} <= set(names)
 
 
-def test_an_empty_selection_of_names_that_are_right_says_that_others_left_it_out(
+def test_an_empty_selection_of_valid_names_explains_what_excluded_them(
     project: Project,
 ) -> None:
     words = ("--device=cpu", "-k", "hmc", "--data=real")
@@ -290,7 +288,7 @@ GATED = ("--baseline=main", "--gate=50%")
 
 
 @pytest.mark.parametrize("words", [[ONE], ["bench_near.py::TestMore"], [ONE, THREE, "-n1"]])
-def test_what_is_beside_a_named_case_is_not_missing(near: Project, words: List[str]) -> None:
+def test_cases_next_to_a_named_case_are_not_missing(near: Project, words: List[str]) -> None:
     if "-n1" in words:
         pytest.importorskip("xdist", reason="pytest-xdist is not installed")
     outcome = run_near(near, *words, *GATED).assert_code(0)
@@ -299,7 +297,7 @@ def test_what_is_beside_a_named_case_is_not_missing(near: Project, words: List[s
 
 
 @pytest.mark.parametrize(("gone", "name"), [(TWO, "bench_two"), (THREE, "bench_three")])
-def test_a_case_that_is_gone_is_missing_where_its_file_or_class_was_collected(
+def test_a_removed_case_is_missing_if_its_file_or_class_was_collected(
     near: Project, gone: str, name: str
 ) -> None:
     path = near.folder / "bench_near.py"

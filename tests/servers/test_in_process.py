@@ -1,4 +1,4 @@
-"""A step that is asked when questions are due: its calls, and what comes of its errors."""
+"""A step under load: its calls, and the handling of its errors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Counted(FakeStep):
 
 @pytest.fixture
 def inner(monkeypatch: pytest.MonkeyPatch) -> Counted:
-    # On a busy machine a client is late, which is no matter of this test.
+    # On a busy machine a client is late, which does not matter here.
     monkeypatch.setattr(load_of_servers, "MOST_LATE_SECONDS", 60.0)
     return Counted(FakeDevice(0), ArrayFeed("synthetic", ()), 0.01)
 
@@ -52,7 +52,7 @@ def under_load(inner: Counted, folder: Path, **options: Any) -> ScenarioStep:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS[1:])
-def test_each_question_is_one_call_and_has_its_latency(
+def test_each_request_is_one_call_and_has_its_latency(
     inner: Counted, tmp_path: Path, scenario: str
 ) -> None:
     if scenario != "constant":
@@ -88,7 +88,9 @@ def test_an_error_of_the_step_ends_the_case(inner: Counted, tmp_path: Path, scen
         step()
 
 
-def test_ctrl_c_reaches_the_case_once_all_is_sent(inner: Counted, tmp_path: Path) -> None:
+def test_ctrl_c_reaches_the_case_after_all_requests_are_sent(
+    inner: Counted, tmp_path: Path
+) -> None:
     step = under_load(inner, tmp_path)
     step()
     step.prepare_rounds(print)
@@ -102,21 +104,21 @@ def test_ctrl_c_reaches_the_case_once_all_is_sent(inner: Counted, tmp_path: Path
     step._client._step = interrupted  # type: ignore[assignment]
     with pytest.raises(KeyboardInterrupt):
         step()
-    assert len(calls) == 1, "what comes after it is answered without the step"
+    assert len(calls) == 1, "later requests skip the step"
 
 
-def test_a_second_ctrl_c_does_not_wait_for_what_is_still_to_be_sent(
+def test_a_second_ctrl_c_does_not_wait_for_unsent_requests(
     inner: Counted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     over = threading.Event()
-    monkeypatch.setattr(arrivals, "run", lambda *_: over.wait())  # as LoadGen, which goes on
+    monkeypatch.setattr(arrivals, "run", lambda *_: over.wait())  # like LoadGen, which continues
     step = under_load(inner, tmp_path)
 
     def interrupted(call: Any) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(step._client, "_run_requests", interrupted)
-    # Where this waited for the sender, it would be over here, and not before.
+    # If this waited for the sender, that would be finished by now.
     ending = threading.Timer(10.0, over.set)
     ending.daemon = True
     ending.start()
@@ -143,7 +145,7 @@ def test_options_that_scenarios_exclude_are_refused(bench: Any, changes: Any, me
 
 
 @pytest.mark.framework
-def test_a_network_is_asked_from_the_command_line(tmp_path: Path) -> None:
+def test_a_network_is_loaded_from_the_command_line(tmp_path: Path) -> None:
     for module in ("torch", "mlperf_loadgen"):
         pytest.importorskip(module, reason="needs PyTorch and mlcommons-loadgen")
     outcome = run_pytest(

@@ -1,4 +1,4 @@
-"""Load as it arrives: schedules, percentiles, verdicts, the search, and a client that obeys."""
+"""Load: schedules, percentiles, verdicts, the search, and a client under orders."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ SERVING = serving.HOST["resnet50_infer_bs1-latency"]
     ("scenario", "qps", "queries", "samples", "limit"),
     [
         (CONSTANT, 100.0, 1000, 1, 360 + 2 * 20),
-        (CONSTANT, 1.0, 662, 1, 360 + 2 * 662),  # what a p99 needs
+        (CONSTANT, 1.0, 662, 1, 360 + 2 * 662),  # enough for a p99
         (SERVER, 100.0, 1000, 1, 360 + 2 * 20),  # the server answers half of them in time
         (SINGLE_STREAM, 0.0, 500, 1, 360 + 2 * 10),
         (MULTI_STREAM, 0.0, 662, 8, 360 + 2 * 105.92),
         (OFFLINE, 0.0, 1, 500, 360 + 2 * 10),
     ],
 )
-def test_a_run_lasts_as_asked_and_has_what_its_percentile_needs(
+def test_a_run_lasts_as_requested_and_has_enough_for_its_percentile(
     scenario: str, qps: float, queries: int, samples: int, limit: float
 ) -> None:
     load = Load.of(scenario, 10.0, qps, 0.0, 0.02, "")
@@ -68,12 +68,12 @@ def test_a_run_lasts_as_asked_and_has_what_its_percentile_needs(
     assert load.limit_seconds == pytest.approx(limit)
 
 
-def test_a_constant_load_is_due_at_equal_intervals() -> None:
+def test_a_constant_load_has_equal_intervals() -> None:
     assert due(Load(CONSTANT, 5, target_qps=4.0)) == [0.0, 0.25, 0.5, 0.75, 1.0]
 
 
 @given(st.lists(st.floats(1e-4, 1e3), min_size=1, max_size=300))
-def test_percentiles_are_values_of_the_nearest_rank(latencies: List[float]) -> None:
+def test_percentiles_are_nearest_rank_values(latencies: List[float]) -> None:
     found = percentiles(latencies)
     for name, value in found.items():
         rank = min(len(latencies) - 1, int(len(latencies) * float(name[1:]) / 100))
@@ -97,11 +97,11 @@ def answers(latency: float = 0.01, **more: Any) -> LoadResult:
         ({"late": 0.002}, "could not keep the schedule"),
         ({"verdict": "VALID"}, ""),
         ({"verdict": "INVALID", "why": "x"}, "LoadGen calls the run INVALID: x"),
-        # The rate that is kept is that of the requests as they were due.
+        # The rate is that of the scheduled requests.
         ({"due_within": 7.9, "seconds": 8.0}, ""),
     ],
 )
-def test_what_a_run_missed(more: Any, why: str) -> None:
+def test_the_missed_conditions_of_a_run(more: Any, why: str) -> None:
     found = judge(LOAD, answers(**more))
     assert len(found) == bool(why) and why in "".join(found)
     facts = load_facts(LOAD, answers(**more))
@@ -109,7 +109,7 @@ def test_what_a_run_missed(more: Any, why: str) -> None:
     assert ("INVALID: " in load_line(facts)) == bool(why)
 
 
-def test_what_a_record_says_of_a_run() -> None:
+def test_the_record_of_a_run() -> None:
     facts = load_facts(LOAD, answers(late=0.0005))
     assert facts["answered_qps"] == pytest.approx(100)
     assert facts["latency_ms"]["p99.9"] == pytest.approx(10)
@@ -122,7 +122,7 @@ def test_what_a_record_says_of_a_run() -> None:
     assert load_line(facts).endswith("p50 10.0, p99 10.0, p99.9 10.0 ms (from when due); valid")
 
 
-def test_the_last_answer_may_take_as_long_as_its_bound() -> None:
+def test_the_last_response_may_take_as_long_as_its_bound() -> None:
     slow = dataclasses.replace(LOAD, bound_seconds=1.0)
     assert judge(slow, answers(0.9, seconds=7.51)) == []
     assert len(judge(slow, answers(0.9, seconds=8.2))) == 1
@@ -138,7 +138,7 @@ def test_the_search_ends_near_the_highest_rate_that_holds(limit: float, start: f
 
     found = highest_rate(holds, start, 1.0, 1000.0)
     assert found is not None and found <= limit <= 1.03 * found * (1 + 1e-9)
-    # Apart from the bracket's doubling, a handful of halvings.
+    # Apart from doubling to find the bracket, it takes a few halvings.
     assert len(tried) <= 2 + abs(math.log2(limit / start)) + 6
     assert all(1.0 <= rate <= 1000.0 for rate in tried)
 
@@ -147,7 +147,7 @@ def test_the_search_ends_near_the_highest_rate_that_holds(limit: float, start: f
     ("holds", "start", "found", "rates"),
     [(False, 5.0, None, [5.0, 2.5, 1.25, 1.0]), (True, 3.0, 10.0, [3.0, 6.0, 10.0])],
 )
-def test_the_search_keeps_to_its_ends(
+def test_the_search_stays_within_its_limits(
     holds: bool, start: float, found: Optional[float], rates: List[float]
 ) -> None:
     tried: List[float] = []
@@ -161,14 +161,14 @@ def test_the_search_keeps_to_its_ends(
 
 
 @pytest.mark.parametrize(("late", "found"), [(4, False), (5, True)])
-def test_few_answers_that_are_late_prove_nothing_against_a_bound(late: int, found: bool) -> None:
-    """With one of a hundred late, five or more are so in 0.34% of runs."""
+def test_a_few_late_responses_prove_nothing_against_a_bound(late: int, found: bool) -> None:
+    """With one of a hundred late, five or more are late in 0.34% of runs."""
     latencies = [0.02] * late + [0.01] * (100 - late)
     assert certainly_misses_bound(answers(latencies=latencies), 0.015) is found
 
 
 class Scripted(Client):
-    """LoadResult each request after a millisecond, each in a thread of its own; not the sixth."""
+    """A client that completes each request after a millisecond in a thread, except the sixth."""
 
     def __init__(self, fails: bool = False) -> None:
         super().__init__()
@@ -207,7 +207,7 @@ class Scripted(Client):
         self.checked += 1
 
 
-def test_a_constant_load_sends_each_request_in_turn_and_times_it_from_when_it_was_due(
+def test_a_constant_load_times_each_request_from_when_it_was_due(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def late(moment: float) -> None:
@@ -223,7 +223,7 @@ def test_a_constant_load_sends_each_request_in_turn_and_times_it_from_when_it_wa
     assert found["seconds"] >= found["due_within"] == pytest.approx(49 / 500)
 
 
-def test_a_closed_run_begins_when_it_was_told_to_and_tells_when_answers_came() -> None:
+def test_a_closed_run_begins_on_time_and_reports_response_times() -> None:
     client, at = Scripted(), time.monotonic() + 0.05
     client.wanted = {"asynchronous": True}
     for count, asked in ((3, [0, 1, 2]), (6, [3, 4, 5, 6, 0, 1])):
@@ -243,7 +243,7 @@ def test_a_request_that_fails_ends_the_load() -> None:
 
 
 @pytest.mark.parametrize("scenario", [SERVER, SINGLE_STREAM, MULTI_STREAM, OFFLINE])
-def test_loadgen_sends_exactly_what_was_asked_for_and_judges_it(
+def test_loadgen_sends_exactly_the_requested_load_and_judges_it(
     scenario: str, tmp_path: Path
 ) -> None:
     pytest.importorskip("mlperf_loadgen", reason="pip install mlcommons-loadgen")
@@ -255,8 +255,8 @@ def test_loadgen_sends_exactly_what_was_asked_for_and_judges_it(
     assert found.percentiles["p99"] >= found.percentiles["p50"] >= 0.001
     summary = (tmp_path / "mlperf_log_summary.txt").read_text()
     assert f"Scenario : {scenario.title().replace('_', '')}\n" in summary
-    # It counts from when it scheduled a request, the client from when it sent it. It speaks of
-    # queries, and so must the number that is taken from its own.
+    # LoadGen counts from when it scheduled a request, the client from when it sent it. LoadGen's
+    # term is *query*, and its log is parsed for that.
     each = 8 if scenario == MULTI_STREAM else 1
     slowest = [max(found.latencies[at : at + each]) for at in range(0, len(found.latencies), each)]
     assert found.late == max(0.0, found.percentiles["p99"] - percentiles(slowest)["p99"])
@@ -265,9 +265,9 @@ def test_loadgen_sends_exactly_what_was_asked_for_and_judges_it(
 
 
 class Sender:
-    """Stands for a client: answers take longer the nearer the rate is to 80 a second.
+    """Replaces a client: responses take longer the nearer the rate is to 80 per second.
 
-    Of more than 300 requests some are late at every rate above ``disturbed``.
+    If there are more than 300 requests, some are late at every rate above ``disturbed``.
     """
 
     def __init__(self, disturbed: float = math.inf, late: float = 0.0) -> None:
@@ -288,7 +288,7 @@ def scenario_of(send: Any, **options: Any) -> Scenario:
 
 
 def test_a_run_whose_loadgen_cannot_write_is_refused_or_invalid(tmp_path: Path) -> None:
-    """LoadGen crashes where it cannot open its files, and says nothing where the disk is full."""
+    """LoadGen crashes if it cannot open its files, and is silent if the disk is full."""
     pytest.importorskip("mlperf_loadgen", reason="pip install mlcommons-loadgen")
     (tmp_path / "file").touch()
     config = dataclasses.replace(TRITON, scenario=SERVER, target_qps=20.0)
@@ -299,7 +299,7 @@ def test_a_run_whose_loadgen_cannot_write_is_refused_or_invalid(tmp_path: Path) 
             with pytest.raises(CaseError, match="^scenario=server: LoadGen's logs cannot be wri"):
                 started.run()
         else:
-            started.run()  # of which LoadGen has written nothing
+            started.run()  # LoadGen has written nothing
             (why,) = started.facts()["load"]["invalid_because"]
             assert why == f"LoadGen has written no verdict to {folder}/run; is the disk full?"
 
@@ -317,7 +317,7 @@ def test_a_bound_on_the_latency_finds_the_highest_rate_that_holds_it() -> None:
     said: List[str] = []
     searching = scenario_of(Sender(), latency_bound_ms=20.0)
     count = searching.prepare(0.0125, said.append)
-    # 10 ms at no load, so 20 ms at half of 80 a second.
+    # 10 ms without load, so 20 ms at half of 80 per second.
     load = searching.load
     assert load is not None and 40 / 1.06 <= load.target_qps <= 40
     assert count == load.queries
@@ -325,7 +325,7 @@ def test_a_bound_on_the_latency_finds_the_highest_rate_that_holds_it() -> None:
     facts = searching.facts()["load"]
     probes = facts["searched"]
     assert facts["valid"] and all(one["held"] == (one["p99_ms"] <= 20.0) for one in probes)
-    # What fails ends after its first requests.
+    # A failing rate ends after its first requests.
     whole = [max(200, math.ceil(5 * one["target_qps"])) for one in probes[:-1]]
     wanted = [of if one["held"] else math.ceil(0.15 * of) for one, of in zip(probes[:-1], whole)]
     assert [one["requests"] for one in probes[:-1]] == wanted
@@ -334,7 +334,7 @@ def test_a_bound_on_the_latency_finds_the_highest_rate_that_holds_it() -> None:
     assert re.fullmatch(r"probe \d+: 662 requests, .* a second: holds, p99 is .* ms", said[-1])
 
 
-def test_a_rate_that_holds_in_short_probes_only_is_lowered_in_growing_steps() -> None:
+def test_a_rate_that_holds_only_in_short_probes_is_lowered_in_growing_steps() -> None:
     searching = scenario_of(Sender(disturbed=12.0), latency_bound_ms=20.0)
     searching.prepare(0.0125, print)
     searching.run()
@@ -346,7 +346,7 @@ def test_a_rate_that_holds_in_short_probes_only_is_lowered_in_growing_steps() ->
     assert whole[-1] <= 12.0 and probes[-1]["held"]
 
 
-def test_what_cannot_be_measured_fails_the_case() -> None:
+def test_a_failed_measurement_fails_the_case() -> None:
     with pytest.raises(CaseError, match="latency_bound_ms=5: it fails even at 8.00 "):
         scenario_of(Sender(), latency_bound_ms=5.0).prepare(0.0125, print)
     late = scenario_of(Sender(late=0.05), target_qps=20.0)
@@ -366,12 +366,12 @@ def test_what_cannot_be_measured_fails_the_case() -> None:
         ({"scenario": SERVER, "target_qps": 5.0, "request_type": "async"}, "request_type"),
     ],
 )
-def test_what_a_scenario_cannot_be_is_refused(options: Any, name: str) -> None:
+def test_invalid_scenarios_are_refused(options: Any, name: str) -> None:
     with pytest.raises(ValueError, match=name):
         dataclasses.replace(TRITON, data="generated", **options).check()
 
 
-def test_a_sweep_of_loads_asks_one_server(tmp_path: Path) -> None:
+def test_a_sweep_of_loads_uses_one_server(tmp_path: Path) -> None:
     assert {"scenario", "target_qps", "latency_bound_ms", "scenario_seconds"} == LOAD_OPTIONS
     runtimes: Any = [
         (TritonRuntime(CpuDevice(), tmp_path, False), TRITON),
@@ -385,7 +385,7 @@ def test_a_sweep_of_loads_asks_one_server(tmp_path: Path) -> None:
         runtime.close()
 
 
-def test_both_servers_have_every_scenario_and_are_what_they_were_without_one() -> None:
+def test_both_servers_have_every_scenario_and_are_unchanged_without_one() -> None:
     for config in (TRITON, SERVING):
         assert not {"scenario", "target_qps"} & set(effective_options(config, frozenset()))
         for name in SCENARIOS[1:]:

@@ -1,4 +1,4 @@
-"""A server that is kept between cases: for the same options."""
+"""A server is kept between cases with the same options."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Options:
-    """What is served, and how it is asked."""
+    """The served network, and the client's options."""
 
     model: str = "one"
     clients: int = 1
@@ -57,7 +57,7 @@ def test_the_same_network_is_served_by_the_same_server(kept: Any) -> None:
     ("kind", "given", "stops"),
     [("cpu", False, 0), ("cpu", True, 1), ("cuda", False, 1), ("ipu", False, 1)],
 )
-def test_a_server_stays_for_the_next_case_where_it_holds_no_device_and_no_given_port(
+def test_a_server_is_kept_unless_it_holds_a_device_or_a_given_port(
     kept: Any, monkeypatch: pytest.MonkeyPatch, kind: str, given: bool, stops: int
 ) -> None:
     stopped = []
@@ -70,7 +70,7 @@ def test_a_server_stays_for_the_next_case_where_it_holds_no_device_and_no_given_
 @pytest.mark.parametrize(
     ("precision", "allowed"), [("float32", 1e-4), ("bfloat16", 1e-2), ("float16", 1e-2)]
 )
-def test_answers_may_differ_as_much_as_their_type_rounds(precision: str, allowed: float) -> None:
+def test_responses_may_differ_by_the_rounding_of_their_type(precision: str, allowed: float) -> None:
     expected = np.array([[4.0, -8.0, 1.0]])
 
     def difference(share: float) -> float:

@@ -1,4 +1,4 @@
-"""A small configuration of the application on IPUs, its images, and what a test makes of it."""
+"""A small application configuration on IPUs, with its images and steps."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from tests.doubles import tensorflow_ipu as double
 from tests.doubles.tensorflow_ipu import recorder
 from tests.support.tensorflow_ipu import HARDWARE, start_instance
 
-BATCH, VALIDATED = 4, 22  # images of a micro batch, and of a pass of validation
+BATCH, VALIDATED = 4, 22  # images per micro batch, and per pass of validation
 SPLITS = ("bn_0", "flatten")
-# A call has 2 weight updates of 2 micro batches, a log line and, every other one, a checkpoint.
+# A call has 2 weight updates of 2 micro batches, a log line and, every other time, a checkpoint.
 SMALL = Application(
     name="small",
     system="ipu",
@@ -43,19 +43,19 @@ SMALL = Application(
     lr_schedule="cosine",
     lr_schedule_params=Parameters({"initial_learning_rate": 8e-3, "epochs_to_total_decay": 2}),
 )
-# Three stages on two IPUs, of which the first has two.
+# Three stages on two IPUs; the first IPU has two.
 PIPELINE: Dict[str, Any] = {
     **{"pipeline_splits": SPLITS, "device_mapping": (0, 0, 1)},
-    "pipeline_schedule": "Sequential",  # takes any number of micro batches
+    "pipeline_schedule": "Sequential",  # accepts any number of micro batches
 }
 
 
-# Two stages, each on an IPU of its own.
+# Two stages on an IPU each.
 PAIR: Dict[str, Any] = {"pipeline_splits": ("flatten",), "pipeline_schedule": "Interleaved"}
 
 
 def dataset(tf: Any, feed: ApplicationFeed, compute: str, start: int = 0) -> Any:
-    """Return batches of images that differ, whose class can be seen, for any feed."""
+    """Return batches of different images with a visible class, for any feed."""
     generator = np.random.RandomState(feed.training)
     count = 32 if feed.training else -(-feed.total // BATCH)
     labels = generator.randint(0, 10, (count, BATCH)).astype(np.int32)
@@ -85,7 +85,7 @@ def step_of(
     device: Any = HARDWARE,
     feed: Callable[[Application, bool], ApplicationFeed] = feed_of,
 ) -> Any:
-    """Return the step of a configuration, built; ``feed(config, training)`` makes its images."""
+    """Return a configuration's built step; ``feed(config, training)`` makes its images."""
     runtime: Any = TensorFlowIpu(device) if config.system != "host" else TensorFlowHost(device)
     step = runtime.application(
         config.classifier(),
@@ -101,7 +101,7 @@ def step_of(
 def settings_of(
     config: Application, training: bool = True, device: IpuDevice = HARDWARE
 ) -> Dict[str, Any]:
-    """Return the options that the device is configured with, where they are not the SDK's."""
+    """Return the options of the device that differ from the SDK's defaults."""
     options = config if training else validation_options(config)
     ipu = sys.modules["tensorflow.python.ipu"]
     application_ipu_config(ipu, options, device, training).configure_ipu_system()
@@ -109,7 +109,7 @@ def settings_of(
 
 
 def start(monkeypatch: pytest.MonkeyPatch, index: int, *job: int) -> None:
-    """Make this process an instance that poprun started; PopDist's strategy is there."""
+    """Make this process an instance that poprun started, with PopDist's strategy."""
     start_instance(monkeypatch, index, *job)
     for name, module in double.strategies().items():
         monkeypatch.setitem(sys.modules, name, module)

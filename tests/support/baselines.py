@@ -1,4 +1,4 @@
-"""Entries of baselines for tests, made of a real file."""
+"""Baseline entries for tests, made from a real file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def load(path: Path) -> Dict[str, Benchmark]:
 
 @functools.lru_cache(maxsize=None)
 def _first() -> Benchmark:
-    """Return the file's first entry, which is read and checked once."""
+    """Return the file's first entry, read and checked once."""
     return load_all(BASELINE)[0]
 
 
@@ -61,7 +61,7 @@ def entry(
 
 
 def document(*benchmarks: Benchmark) -> Document:
-    """Return a document around entries, as a run hands it to ``save``."""
+    """Return a document with these entries, as a run passes it to ``save``."""
     stored = json.loads(BASELINE.read_text(encoding="utf-8"))
     return replace(checked({**stored, "benchmarks": []}), benchmarks=benchmarks)
 
@@ -74,7 +74,7 @@ class Shell:
         self.folder = project.folder
 
     def __call__(self, *words: str) -> Outcome:
-        """Run a command in this process; ``prune`` starts Python, and has one of its own."""
+        """Run a command in this process, or in a new one for ``prune``, which starts Python."""
         return run_here(self.folder, self.project.environment, main, *words)
 
     def alone(self, *words: str) -> Outcome:

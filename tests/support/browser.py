@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 OWN = ("file:", "about:", "data:", "blob:")
-#: No page lives long enough for what V8 would optimise.
+#: No page lives long enough for V8's optimisation to pay.
 FLAGS = ("--no-sandbox", "--disable-gpu", "--js-flags=--no-opt --no-maglev")
 
 
@@ -31,7 +31,7 @@ def chromium() -> Iterator[Browser]:
 
 
 class Tab:
-    """One tab; errors of its pages, and what they load from elsewhere, are in ``complaints``."""
+    """One tab; ``complaints`` collects its pages' errors and external requests."""
 
     def __init__(self, browser: Browser) -> None:
         self.complaints: List[str] = []
@@ -44,7 +44,7 @@ class Tab:
         """Return the tab's page once the scripts of this address have run."""
         self._page.set_viewport_size({"width": width, "height": height})
         self._page.emulate_media(media="screen", color_scheme="dark" if dark else "light")
-        self._page.goto("about:blank")  # another fragment alone would not load a page again
+        self._page.goto("about:blank")  # otherwise another fragment would not reload the page
         self._page.goto(url)
         self._page.wait_for_selector("html[data-ready=yes]", state="attached")
         return self._page

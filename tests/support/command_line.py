@@ -1,4 +1,4 @@
-"""Command lines of the doubles of pytest's configuration."""
+"""Command lines for stand-ins of pytest's configuration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ipubench.plugins.command_line.registration import add_options
 
 
 def given_options(**given: Any) -> SimpleNamespace:
-    """Return the ``config.option`` of a run that gives these, and of which others have defaults."""
+    """Return a run's ``config.option`` with these values and defaults for the others."""
     parser, found = Parser(_ispytest=True), SimpleNamespace(collectonly=False)
     config: Any = SimpleNamespace(
         option=found, pluginmanager=SimpleNamespace(get_plugins=lambda: [])

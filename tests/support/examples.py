@@ -1,4 +1,4 @@
-"""Small data sets for tests, with the layout of TensorFlow Datasets."""
+"""Small data sets for tests, in the layout of TensorFlow Datasets."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def learnable(
 
 
 def learnable_cifar(folder: Path, images: int = 1000, validation: int = 0, shards: int = 1) -> Path:
-    """Write a data set in the layout of CIFAR-10 that a convolutional network can learn.
+    """Write a data set in CIFAR-10's layout that a convolutional network can learn.
 
-    The rest is as in :func:`learnable`.
+    Otherwise like :func:`learnable`.
     """
     import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""Cases on the fake device. Tests copy this file into a project of their own as bench_fake.py."""
+"""Cases on the fake device. Tests copy this file to a project as bench_fake.py."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def bench_fake(config: Fake, device: Any, meter: Any) -> None:
     if config.trouble == "memory":
         raise MemoryError("Unable to allocate 7.28 TiB for an array")
     if config.trouble == "greed":
-        bytearray(4 << 30)  # none of which is ever touched
+        bytearray(4 << 30)  # which is never touched
     kept = config.model_cache_path
     feed = ArrayFeed(config.data, ())
     step = FakeStep(

@@ -1,4 +1,4 @@
-"""A fleet on this machine: each host has a folder of the project, leases and results of its own."""
+"""A fleet on this machine: each host has a copy of the project, separate leases and results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.harness import Project
 
 
 def as_host(project: Project, name: str) -> Path:
-    """Copy a project for a host; return the folder."""
+    """Copy a project for a host; return the copy."""
     folder = project.folder / "hosts" / name
     folder.mkdir(parents=True)
     for file in ("conftest.py", "pytest.ini", "bench_fake.py"):
@@ -21,8 +21,8 @@ def as_host(project: Project, name: str) -> Path:
 def hosts_file(project: Project, **words: str) -> str:
     """Write a file of local hosts, ``words`` by name; return the option that names it.
 
-    They are no machines of their own, so a device that they share would have them take turns: each
-    has a numbered one.
+    The hosts are not separate machines, so they would alternate on a common device: each has a
+    numbered one.
     """
     lines = []
     for name, more in words.items():

@@ -1,4 +1,4 @@
-"""Run the suite as a user does: a process of its own, in a project of its own."""
+"""Run the suite as a user does, in a separate process and project."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from ipubench.plugins.run.journal import journals
 from tests.support.process_starter import NO_SUITE, Files, ask, number_from, small_program
 
 ROOT = Path(__file__).resolve().parents[2]
-# Plugins of other packages, which take longer to import than the suite and pytest itself, and one
-# of pytest's, which collects garbage five times at the end.
+# Plugins of other packages, whose imports take longer than the suite's and pytest's, and one of
+# pytest's, which collects garbage five times at the end.
 WITHOUT_OTHERS = tuple(
     word
     for name in ("hypothesispytest", "anyio", "platformdirs", "unraisableexception")
     for word in ("-p", f"no:{name}")
 )
-SECONDS = 300  # that a run may take before SIGALRM ends it
+SECONDS = 300  # until SIGALRM ends the run
 QUIETLY = ("-p", "no:cacheprovider", *WITHOUT_OTHERS)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run of the suite ended."""
+    """The result of a run of the suite."""
 
     code: int
     text: str
@@ -58,7 +58,7 @@ class Outcome:
         return [line for line in self.lines[start:] if re.match("  [^ ]", line)]
 
     def assert_code(self, code: int) -> Outcome:
-        """Fail with the whole output where the exit code is another one."""
+        """Fail with the whole output if the exit code differs."""
         assert self.code == code, f"exit code {self.code}, not {code}:\n{self.text}"
         return self
 
@@ -66,7 +66,7 @@ class Outcome:
 class SuiteServer:
     """The processes that start runs of the suite: tests/support/suite_server.py."""
 
-    #: What all tests of a run share (tests/conftest.py); without them, of this process.
+    #: Shared by all tests of a run (tests/conftest.py); otherwise private to this process.
     folder: ClassVar[Optional[Path]] = None
     _addresses: ClassVar[Dict[str, str]] = {}
     _kept: ClassVar[List[Any]] = []
@@ -80,9 +80,9 @@ class SuiteServer:
 
     @classmethod
     def python(cls, path: Path, framework: str = "") -> None:
-        """Write a program that stands for Python's interpreter; the server runs what it is given.
+        """Write a program that replaces Python and passes its arguments to the server.
 
-        As a starter of a run's own processes does it, so it is for ``-m``, ``-c`` and no more.
+        It supports what a run's own processes need: ``-m`` and ``-c``.
         """
         words = shlex.join(small_program(cls.address(framework)))
         path.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
@@ -90,7 +90,7 @@ class SuiteServer:
 
     @classmethod
     def files(cls, framework: str) -> Files:
-        """Return where the server of a framework keeps what its users know of it."""
+        """Return the folder in which the server of a framework publishes its address."""
         if cls.folder is None:
             cls.folder = Path(tempfile.mkdtemp(prefix="ipubench-tests-"))
             atexit.register(shutil.rmtree, str(cls.folder), ignore_errors=True)
@@ -98,9 +98,9 @@ class SuiteServer:
 
     @classmethod
     def address(cls, framework: str = "") -> str:
-        """Return the address of the starter of a framework, or of none.
+        """Return the address of the starter with a framework, or without one.
 
-        The server starts with the first test that needs it, in whichever worker.
+        The first test that needs it starts the server, in any worker.
         """
         if framework not in cls._addresses:
             files = cls.files(framework)
@@ -117,9 +117,9 @@ class SuiteServer:
 
     @classmethod
     def _start(cls, framework: str) -> str:
-        """Start a server; return its address once it has imported everything."""
+        """Start a server; return its address after its imports."""
         alone = _cleaned(os.environ)
-        alone.pop("PYTHONPATH", None)  # each request has its own
+        alone.pop("PYTHONPATH", None)  # each request sends its own
         program = str(ROOT / "tests/support/suite_server.py")
         server = subprocess.Popen(
             [sys.executable, program, framework, str(cls.folder), *QUIETLY],
@@ -136,9 +136,9 @@ class SuiteServer:
 
 
 class Started:
-    """A run that goes on beside the test, whose process is the one that a test may signal.
+    """A run in the background, in a process that the test may signal.
 
-    ``plain``: what it starts in turn are processes of Python itself, which know their parent's end.
+    ``plain``: it starts real Python processes, which notice when their parent ends.
     """
 
     def __init__(
@@ -165,14 +165,14 @@ class Started:
             self._connection, self.pid = ask(SuiteServer.address(framework), request, files)
 
     def is_running(self) -> bool:
-        """Tell whether it has not ended."""
+        """Return whether the run has not ended."""
         return not select.select([self._connection], [], [], 0)[0]
 
     def send_signal(self, number: int) -> None:
         os.kill(self.pid, number)
 
     def wait(self) -> Outcome:
-        """Return how it ended, once it has, as ``subprocess`` says it."""
+        """Wait, and return the exit status as ``subprocess`` has it."""
         status = number_from(self._connection)
         self._connection.close()
         self._output.seek(0)
@@ -185,7 +185,7 @@ class Started:
 def run_pytest(
     folder: Path, environment: Mapping[str, str], *words: str, framework: str = ""
 ) -> Outcome:
-    """Run ``pytest WORDS`` in a folder, in a process of its own, which may have a framework."""
+    """Run ``pytest WORDS`` in a folder, in a separate process, with a framework if asked."""
     return start_pytest(folder, environment, *words, framework=framework, plain=False).wait()
 
 
@@ -196,22 +196,22 @@ def start_pytest(
     framework: str = "",
     plain: bool = True,
 ) -> Started:
-    """Start ``pytest WORDS`` as :func:`run_pytest` does, and do not wait for its end."""
+    """Start ``pytest WORDS`` like :func:`run_pytest`, without waiting for its end."""
     words = ("-m", "pytest", *QUIETLY, *words)
     return Started(folder, environment, *words, framework=framework, plain=plain)
 
 
 def run_command(folder: Path, environment: Mapping[str, str], module: str, *words: str) -> Outcome:
-    """Run ``python -m MODULE WORDS``, a command of the suite, in a process of its own."""
+    """Run ``python -m MODULE WORDS``, a command of the suite, in a separate process."""
     return SuiteServer.run(folder, environment, "-m", module, *words)
 
 
 def run_here(
     folder: Path, environment: Mapping[str, str], main: Callable[[List[str]], int], *words: str
 ) -> Outcome:
-    """Run a command of the suite in this process, for a fiftieth of what one of its own takes.
+    """Run a command of the suite in this process, which takes a fiftieth of the time.
 
-    Not for a command that starts Python, which :func:`run_command` has a starter for.
+    For a command that starts Python, use :func:`run_command`.
     """
     with contextlib.ExitStack() as stack:
         stack.callback(os.chdir, os.getcwd())
@@ -221,7 +221,7 @@ def run_here(
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
                 code = main(list(words))
-            except SystemExit as end:  # of argparse
+            except SystemExit as end:  # from argparse
                 code = int(end.code or 0)
         for file in (out, err):
             file.seek(0)
@@ -229,31 +229,31 @@ def run_here(
 
 
 def run_elsewhere(folder: Path, environment: Mapping[str, str], *words: str) -> Outcome:
-    """Run ``python WORDS`` with the suite of another checkout, which that process imports."""
+    """Run ``python WORDS`` with the suite of another checkout, imported by that process."""
     return SuiteServer.run(folder, environment, *words, framework=NO_SUITE)
 
 
 def run_program(
     program: str, environment: Mapping[str, str], first: str, *words: str, framework: str = ""
 ) -> Outcome:
-    """Run a program that hands all its words but the ``first`` to pytest.main, in a process."""
+    """Run in a process a program that passes its arguments after the ``first`` to pytest.main."""
     words = ("-c", program, first, *QUIETLY, *words)
     return SuiteServer.run(ROOT, environment, *words, framework=framework)
 
 
 def run_code(program: str, *words: str, framework: str = "") -> Outcome:
-    """Run ``python -c PROGRAM WORDS`` in this checkout, in a process that may have a framework."""
+    """Run ``python -c PROGRAM WORDS`` in this checkout, with a framework imported if asked."""
     return SuiteServer.run(ROOT, os.environ, "-c", program, *words, framework=framework)
 
 
 def _cleaned(environment: Mapping[str, str]) -> Dict[str, str]:
-    """Leave out what the tests were started with and no run that they start is meant to have."""
+    """Return an environment without the variables of the tests that no run should have."""
     return {name: value for name, value in environment.items() if name != "PYTEST_ADDOPTS"}
 
 
 @contextlib.contextmanager
 def holding(device: str, environment: Mapping[str, str]) -> Iterator[int]:
-    """Have another process hold a device meanwhile; yield its number."""
+    """Have another process hold a device meanwhile; yield its process number."""
     program = "import sys; from ipubench.fixtures.devices.lease import lease\n"
     program += f"with lease([{device!r}], 1): print('held', flush=True); sys.stdin.read()"
     holder = subprocess.Popen(
@@ -284,8 +284,8 @@ class Project:
             "IPUBENCH_LEASE_DIR": str(folder / "leases"),
             "IPUBENCH_CACHE_DIR": str(folder / "cache"),
             "COLUMNS": "80",
-            # Tests change a file twice a second, which compiled files would not notice. What the
-            # suite itself has compiled is read all the same.
+            # Tests change a file twice a second, which compiled files would not notice. The suite's
+            # own compiled files are still used.
             "PYTHONDONTWRITEBYTECODE": "1",
         }
         for name in ("PYTEST_ADDOPTS", "DATASETS_DIR", "CI"):
@@ -297,7 +297,7 @@ class Project:
         return run_pytest(self.folder, environment, "bench_fake.py", "--device=fake", *words)
 
     def add_to_conftest(self, text: str) -> None:
-        """Put code at the end of the project's conftest.py."""
+        """Append code to the project's conftest.py."""
         with (self.folder / "conftest.py").open("a", encoding="utf-8") as file:
             file.write(f"\n\n{text}")
 
@@ -331,6 +331,6 @@ def records_in(results: Path) -> Dict[str, Dict[str, Any]]:
 
 
 def counting_rounds(record: Mapping[str, Any]) -> int:
-    """Return of how many rounds figures are made: others may have disturbed some."""
+    """Return the number of rounds that count: others may have disturbed some."""
     contention = record["contention"]
     return int(contention["clean"] if contention.get("enough") else record["rounds"]["count"])

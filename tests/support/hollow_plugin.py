@@ -1,6 +1,6 @@
-"""A pytest plugin (`-p`) under which a run selects and schedules its cases and measures none.
+"""A pytest plugin (`-p`) with which a run selects and schedules its cases but measures none.
 
-Each case notes where it would run: in this process, or in one of its own. No framework is loaded.
+Each case records where it would run: in this process or in a separate one. No framework is loaded.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import Any, List, Optional, Tuple
 
 import pytest
 
-# Modules of ours are imported when pytest has chosen what it rewrites.
+# Our modules are imported after pytest has chosen what to rewrite.
 
-#: Names the file that gets a list of (where, case, flags).
+#: Names the file for a list of (place, case, flags).
 LOG = "IPUBENCH_TEST_LOG"
 ran: List[Tuple[str, str, Any]] = []
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Say that the SDK is there, and only note what gets a process of its own."""
+    """Pretend that the SDK is installed, and record cases for separate processes."""
     from ipubench.fixtures.devices import ipu
     from ipubench.plugins.measure import apart
 
@@ -29,7 +29,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_fixture_setup(fixturedef: Any, request: Any) -> Optional[object]:
-    """Give a case nothing in place of a framework's runtime."""
+    """Give a case no runtime of a framework."""
     from ipubench.plugins.selection.selected import FRAMEWORKS
 
     if fixturedef.argname not in FRAMEWORKS:
@@ -40,20 +40,20 @@ def pytest_fixture_setup(fixturedef: Any, request: Any) -> Optional[object]:
 
 
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
-    """Note a case instead of calling its bench function."""
+    """Record a case instead of calling its bench function."""
     note("here", pyfuncitem)
     return True
 
 
 def note(where: str, item: pytest.Function) -> None:
-    """Note where a case would run, and with which flags of TensorFlow's."""
+    """Record where a case would run, and its TensorFlow flags."""
     from ipubench.plugins.measure.apart import flags_of
 
     ran.append((where, item.nodeid, flags_of(item)))
 
 
 def pytest_unconfigure() -> None:
-    """Leave what was noted."""
+    """Write the recorded list."""
     if ran:
         with open(os.environ[LOG], "w", encoding="utf-8") as file:
             json.dump(ran, file)

@@ -1,4 +1,4 @@
-"""What the tests of several processes share."""
+"""Helpers for tests of several processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WORDS = ("bench_together.py", "--device=cpu")
 
 
 def with_instances(project: Project, launcher: str = "processes") -> Project:
-    """Add the case of several processes; launchers are ours, or stand-ins for mpirun and poprun."""
+    """Add the case of several processes, with our launcher and stand-ins for mpirun and poprun."""
     shutil.copy(
         ROOT / "tests" / "support" / "instances_cases.py", project.folder / "bench_together.py"
     )
@@ -27,9 +27,9 @@ def with_instances(project: Project, launcher: str = "processes") -> Project:
 
 
 def launchers_in(parent: Path, launcher: str = "processes") -> Dict[str, str]:
-    """Make stand-ins for mpirun and poprun; return the environment that has them.
+    """Create stand-ins for mpirun and poprun; return the environment with them.
 
-    ``launcher`` is what starts instances on a host.
+    ``launcher`` starts instances on a host.
     """
     python = small_program(SuiteServer.address())
     folder = parent / "bin"
@@ -55,6 +55,6 @@ def record_of(project: Project) -> Dict[str, Any]:
 
 
 def notes_of(project: Project) -> List[Dict[str, Any]]:
-    """Return what each instance did, by its number."""
+    """Return each instance's notes by its number."""
     paths = sorted(project.folder.glob("[0-9].json"))
     return [json.loads(path.read_text(encoding="utf-8")) for path in paths]

@@ -1,6 +1,6 @@
 """A case in several processes that works on a real CPU. Tests copy this file as bench_together.py.
 
-What each process does is left in the folder that TOGETHER names: one file per instance.
+Each process writes its notes to a file in the folder that TOGETHER names.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Together(CaseConfig):
 
 
 class HashStep(Step):
-    """Hashes; notes when each call began and ended, by the clock that all processes share."""
+    """Hashes; records when each call began and ended, on the clock that all processes share."""
 
     latency_source = "the hash"
     not_compiled = "none"

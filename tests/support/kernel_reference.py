@@ -16,13 +16,13 @@ from tests.support.kernels import Array, Weights, cross_entropy, sigmoid
 
 
 def output_of(config: Any, weights: Weights, batch: Dict[str, Array]) -> Array:
-    """Return what a kernel computes for a batch."""
+    """Return a kernel's output for a batch."""
     weights = apart(config, weights)
     return OUTPUTS[type(config)](config, weights, batch["inputs"])
 
 
 def loss_of(config: Any, weights: Weights, batch: Dict[str, Array]) -> float:
-    """Return what training minimises."""
+    """Return the loss that training minimises."""
     output = output_of(config, weights, batch)
     if isinstance(config, (Dense, GroupedConv)):
         return float(output.mean())
@@ -32,7 +32,7 @@ def loss_of(config: Any, weights: Weights, batch: Dict[str, Array]) -> float:
 
 
 def apart(config: Any, weights: Weights) -> Weights:
-    """Return weights with those of inputs and of the state apart, which an IPU has in one."""
+    """Return weights with separate matrices for inputs and state, which an IPU joins."""
     if not isinstance(config, (Gru, Lstm, LstmMulti, Rnn)) or any(
         "recurrent" in name for name in weights
     ):
@@ -109,7 +109,7 @@ def grouped_conv(config: GroupedConv, w: Weights, x: Array) -> Array:
 
 
 def convolution(images: Array, kernel: Array, stride: int) -> Array:
-    """One grouped convolution with SAME padding, a weight's position in the kernel at a time."""
+    """One grouped convolution with SAME padding, one position of the kernel at a time."""
     batch_size, side, _, channels = images.shape
     size, _, depth, filters = kernel.shape
     groups = channels // depth

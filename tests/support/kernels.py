@@ -1,4 +1,4 @@
-"""What the tests of the TensorFlow kernels share: steps on a stand-in device, weights, slopes."""
+"""Helpers for tests of the TensorFlow kernels: steps on a stand-in device, weights, slopes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Loss = Callable[[Weights], float]
 
 @dataclass
 class StandIn:
-    """As much of a device as the runtime reads."""
+    """The part of a device that the runtime reads."""
 
     kind: str = "cpu"
     threads: int = 2
@@ -41,7 +41,7 @@ DATA = Data(no_images)
 
 
 def needs_exact_bfloat16() -> None:
-    """Skip where the suite itself computes in float32, as oneDNN's bfloat16 is worse there."""
+    """Skip if the suite itself computes in float32, because oneDNN's bfloat16 is worse here."""
     if tensorflow_has_onednn() and not CpuDevice().fast_bfloat16:
         pytest.skip(
             "TensorFlow computes with oneDNN, which needs AVX512_BF16 or AMX for bfloat16; "
@@ -50,7 +50,7 @@ def needs_exact_bfloat16() -> None:
 
 
 def built(config: CaseConfig, **changes: Any) -> TensorFlowStep:
-    """Return the built step of a configuration, in float32 unless ``changes`` say otherwise."""
+    """Return a configuration's built step, in float32 unless ``changes`` set another precision."""
     tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     config = dataclasses.replace(config, **{"precision": "32.32", **changes})
     if config.precision != "32.32" and tf.__version__.startswith("2.6."):
@@ -93,7 +93,7 @@ def weights_of(step: TensorFlowStep) -> Weights:
 
 
 def copy_weights(source: TensorFlowStep, target: TensorFlowStep) -> None:
-    """Give one step's weights and synthetic batches to another, each in its own dtype."""
+    """Copy one step's weights and synthetic batches to another, each in its own dtype."""
     tf, targets = target._tf, variables_of(target)
     for name, variable in variables_of(source).items():
         targets[name].assign(tf.cast(variable, targets[name].dtype))
@@ -103,7 +103,7 @@ def copy_weights(source: TensorFlowStep, target: TensorFlowStep) -> None:
 
 
 def batches_of(step: TensorFlowStep) -> Iterator[Dict[str, Array]]:
-    """Yield the synthetic batches in float64, in the order in which the loop takes them."""
+    """Yield the synthetic batches in float64, in the order of the loop."""
     rings = {name: float64(ring) for name, ring in step.ring.items()}
     for index in range(len(next(iter(rings.values())))):
         yield {name: ring[index] for name, ring in rings.items()}
@@ -115,7 +115,7 @@ def float64(tensor: Any) -> Array:
 
 
 def one_update(step: TensorFlowStep) -> Weights:
-    """Train on the first batch; return what the gradient must have been, by weight."""
+    """Train on the first batch; return the gradient that this implies, by weight."""
     before = weights_of(step)
     step.compile()
     after = weights_of(step)
@@ -123,21 +123,20 @@ def one_update(step: TensorFlowStep) -> Weights:
     return {name: (value - after[name]) / rate for name, value in before.items()}
 
 
-#: Of central differences in float64: in longer ones one of hundreds of ReLUs now and then has its
-#: kink.
+#: The step of central differences in float64: with longer ones, the kink of one of hundreds of
+#: ReLUs sometimes lies within.
 STEP = 1e-7
 
 
 def check_slopes(found: Weights, weights: Weights, loss: Loss) -> None:
     """Compare gradients with central differences of a loss, in some directions of every weight.
 
-    All elements of a weight move at once: a gradient that is wrong in any of them by more than the
-    bound shows.
+    All elements of a weight move at once, so an error in any gradient that exceeds the bound shows.
     """
     choice = np.random.RandomState(0)
     for name, value in weights.items():
         # The larger the gradient of a weight, the larger its rounding in float32; errors of many
-        # elements add up as noise does.
+        # elements add up like noise.
         floor = 1e-5 * max(1e-2, float(np.abs(found[name]).max())) * value.size**0.5
         for _ in range(3):
             direction = choice.standard_normal(value.shape)

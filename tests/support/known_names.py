@@ -1,8 +1,8 @@
-"""What pytest finds anew in each run, found once: a fifth of a short run was looking.
+"""Caches what pytest searches for in every run, which takes a fifth of a short run.
 
-It looks at every name of every plugin for hooks, and again for fixtures, and it rewrites the
-conftest.py and the cases of a test's project, which most tests leave as they are. A server of runs
-(tests/support/suite_server.py) has all that found before its forks ask.
+Pytest checks every name of every plugin for hooks and again for fixtures, and rewrites the
+conftest.py and the cases of a test's project, which most tests leave unchanged. A server of runs
+(tests/support/suite_server.py) fills the caches before it forks.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ import _pytest.assertion.rewrite
 import _pytest.fixtures
 import pluggy._manager
 
-#: Whose modules and classes no run gives another name.
+#: Packages whose modules and classes get no new names in a run.
 PACKAGES = ("_pytest", "ipubench", "pytest_benchmark", "xdist")
-#: Of a fixture: until pytest 8.3, and since.
+#: Attributes of a fixture: until pytest 8.3, and since.
 MARKS = ("_pytestfixturefunction", "_fixture_function_marker")
 
 
 def know_names() -> None:
-    """Have pytest look at no name that can be no hook or fixture, of modules imported by now.
+    """Have pytest skip names in imported modules that cannot be hooks or fixtures.
 
-    Nor at one of an instance of their classes that can be no fixture.
+    Instances of their classes are skipped likewise.
     """
     holders = list(_holders())
     hooks = {one: [name for name in dir(one) if name.startswith("pytest_")] for one in holders}
@@ -38,7 +38,7 @@ def know_names() -> None:
 
 
 def know_sources(*paths: Path) -> None:
-    """Have pytest rewrite no file that has the text of one of these."""
+    """Have pytest reuse rewritten code for files with one of these texts."""
     patched: Any = _pytest.assertion.rewrite
     rewrite = patched._rewrite_test
     known = {path.read_bytes(): rewrite(path, None) for path in paths}
@@ -47,14 +47,14 @@ def know_sources(*paths: Path) -> None:
         found = known.get(path.read_bytes())
         if found is None:
             return rewrite(path, config)
-        state, code = found  # until pytest 9.1 the file's dates, and since a hash of its text
+        state, code = found  # until pytest 9.1 the file's dates, then a hash of its text
         return state if isinstance(state, bytes) else os.stat(path), _renamed(code, str(path))
 
     patched._rewrite_test = rewritten
 
 
 def _holders() -> Iterator[Any]:
-    """Yield the modules of the packages that are imported, and their classes."""
+    """Yield the imported modules of the packages, and their classes."""
     for name, module in list(sys.modules.items()):
         if name.split(".")[0] in PACKAGES:
             yield module
@@ -69,7 +69,7 @@ def _is_fixture(holder: Any, name: str) -> bool:
 
 
 def _look_only_at(module: Any, known: Mapping[Any, Sequence[str]]) -> None:
-    """Have a module's code see these names of what is known, and of the classes' instances."""
+    """Limit the names that a module's code sees in known modules and their classes' instances."""
 
     def names(holder: Any) -> Sequence[str]:
         key = holder if isinstance(holder, ModuleType) else type(holder)
@@ -80,7 +80,7 @@ def _look_only_at(module: Any, known: Mapping[Any, Sequence[str]]) -> None:
 
 
 def _find_functions_at_once() -> None:
-    """Have a newer pluggy, which looks out for properties, expect none in a module."""
+    """Have newer versions of pluggy skip the search for properties in a module."""
     patched: Any = pluggy._manager
     look = getattr(patched, "_static_hook_attr", None)
     if look is None:

@@ -1,4 +1,4 @@
-"""Which addresses the processes of a run listen on, by what the kernel says."""
+"""Addresses on which the processes of a run listen, from the kernel."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Dict, Iterator, Mapping, Optional, Set, Tuple
 from tests.support.harness import Outcome, SuiteServer, start_pytest
 
 LISTEN = "0A"
-# 127.0.0.1 and ::1, as the kernel of a little-endian machine writes them.
+# 127.0.0.1 and ::1 as a little-endian kernel writes them.
 LOOPBACK = ("0100007F", "00000000000000000000000001000000")
 
 
 def family(pid: int, links: Optional[Path] = None) -> Set[int]:
-    """Return a process and all of its descendants, with those that a starter started for them."""
+    """Return a process and its descendants, including those that a starter started for them."""
     parents: Dict[int, int] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -36,7 +36,7 @@ def family(pid: int, links: Optional[Path] = None) -> Set[int]:
 
 
 def sockets_of(pid: int) -> Iterator[str]:
-    """Yield the inodes of the sockets that a process has open; none where it is gone."""
+    """Yield the inodes of a process's open sockets; none if it is gone."""
     with contextlib.suppress(OSError):
         for entry in os.scandir(f"/proc/{pid}/fd"):
             with contextlib.suppress(OSError):
@@ -46,7 +46,7 @@ def sockets_of(pid: int) -> Iterator[str]:
 
 
 def listening(pid: int, links: Optional[Path] = None) -> Set[str]:
-    """Return the addresses, in hexadecimal without ports, that a process and its family listen on.
+    """Return the hexadecimal addresses, without ports, on which a process or a descendant listens.
 
     TCP over IPv4 and IPv6.
     """
@@ -67,14 +67,14 @@ def sockets_that_listen() -> Iterator[Tuple[str, str]]:
 def watched_run(
     folder: Path, environment: Mapping[str, str], *words: str, framework: str = ""
 ) -> Tuple[Outcome, Set[str]]:
-    """Run ``pytest WORDS``; return how it ended and all addresses that were listened on."""
+    """Run ``pytest WORDS``; return its result and all addresses that it listened on."""
     seen: Set[str] = set()
     known: Set[str] = set()
     run = start_pytest(folder, environment, *words, framework=framework, plain=False)
     links = SuiteServer.files(framework).links
     while run.is_running():
         there = {inode for inode, _ in sockets_that_listen()}
-        if there - known:  # whose they are is a look at each process of the machine
+        if there - known:  # finding their owner means reading every process
             seen |= listening(run.pid, links)
         known |= there
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""The options of a loop over batches, for tests that need no whole case."""
+"""Options of a loop over batches, for tests without a whole case."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ipubench.fixtures.runtimes.kernel_options import LoopOptions
 
 @dataclass(frozen=True)
 class FewBatches(LoopOptions):
-    """One batch of float32 at a call; a host's loop as TensorFlow runs it without XLA."""
+    """One float32 batch per call; on a host, TensorFlow's loop without XLA."""
 
     precision: str = option("32.32", "as of all cases")
     batches_per_step: int = option(1, "as of all kernels")

@@ -1,7 +1,7 @@
-"""The named networks again, from Keras layers, as the original program describes them.
+"""The named networks built independently from Keras layers, as the original program describes them.
 
-Layers have the original's names, after which our units are named; our variables "x/kernel" and
-"x/gamma" are those of the layers "x_conv" and "x_bn".
+Layers have the original's names, which our units have too; our variables "x/kernel" and "x/gamma"
+belong to the layers "x_conv" and "x_bn".
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import numpy as np
 
 EPSILON = 1.001e-5
 MOMENTUM = 0.97
-#: Size of a ResNet -> blocks of its stages.
+#: Size of a ResNet -> number of blocks in its stages.
 BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3)}
-#: Makes a norm layer from its name.
+#: Returns a norm layer for a name.
 Norm = Callable[[str], Any]
 
 
@@ -25,7 +25,7 @@ def batch_norm(tf: Any) -> Norm:
 
 
 def group_norm(tf: Any, groups: Callable[[int], int]) -> Norm:
-    """Norms over ``groups(channels)`` groups of channels a stride apart, as the SDK's layer."""
+    """Return norms over ``groups(channels)`` groups of channels a stride apart, as in the SDK."""
 
     class GroupNorm(tf.keras.layers.Layer):  # type: ignore[misc, name-defined, unused-ignore]
         def build(self, shape: Any) -> None:
@@ -128,7 +128,7 @@ def _toy(tf: Any, images: Any, norm: Any) -> Any:
 
 
 def layer_of(variable: str, keras: Dict[str, Any]) -> str:
-    """Return the Keras layer among ``keras`` that holds what our ``variable``, "x/gamma", is."""
+    """Return the Keras layer among ``keras`` that has our ``variable``, such as "x/gamma"."""
     path, kind = variable.rsplit("/", 1)
     of_norm = kind in ("gamma", "beta", "moving_mean", "moving_variance")
     suffixes = ("_bn", "") if of_norm else ("_conv", "_conv_ds", "")

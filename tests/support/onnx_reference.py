@@ -17,7 +17,7 @@ def sigmoid(x: Array) -> Array:
 
 
 def lstm(weights: Weights, x: Array) -> Tuple[Array, Dict[str, Array]]:
-    """Return (hidden states [T, B, H], what the gradient needs): a timestep, a gate at a time.
+    """Return (hidden states [T, B, H], intermediate values for the gradient).
 
     The rows of ONNX's weights are the gates input, output, forget, cell.
     """
@@ -75,7 +75,7 @@ def lstm_gradients(weights: Weights, x: Array, labels: Array) -> Weights:
 
 
 def conv(config: PopartConv, weights: Weights, x: Array) -> Array:
-    """Return the convolution [B, F, out_height, out_width]: an output pixel at a time."""
+    """Return the convolution [B, F, out_height, out_width], one output pixel at a time."""
     filters, bias = weights["filters"], weights["bias"]
     result = np.zeros(config.output_shape)
     for row, column, patch in _patches(config, x):

@@ -1,4 +1,4 @@
-"""The weights of PopART's kernels in PyTorch as they are now, for comparison with NumPy's."""
+"""Current PyTorch weights of PopART's kernels, for comparison with NumPy's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A project of somebody else's, which only uses the suite."""
+"""A project that only uses the plugin."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ INI = "[pytest]\naddopts = -p ipubench --strict-markers --device=cpu\n"
 
 
 class OwnProject:
-    """A folder for tests, without anything of the suite's checkout.
+    """A folder for tests that contains nothing of the suite's checkout.
 
-    ``cache``: what the machine can do at most is found once for all tests of a file.
+    ``cache`` keeps the machine's peaks for all tests of a file.
     """
 
     def __init__(self, folder: Path, cache: Path) -> None:
@@ -33,19 +33,19 @@ class OwnProject:
         (folder / "tests" / "conftest.py").write_text("")
         self.environment = {
             **os.environ,
-            # The suite's checkout stands for site-packages.
+            # The suite's checkout replaces site-packages.
             "PYTHONPATH": os.pathsep.join([str(self.work.parent), str(ROOT)]),
             "IPUBENCH_LEASE_DIR": str(folder.parent / "leases"),
             "IPUBENCH_CACHE_DIR": str(cache),
             "GIT_CONFIG_GLOBAL": os.devnull,
             "COLUMNS": "100",
-            # Tests change a file within a second, and not its size: what Python has compiled of it
-            # would be taken for its own.
+            # Tests change a file within a second without changing its size, so Python would use
+            # outdated compiled files.
             "PYTHONDONTWRITEBYTECODE": "1",
         }
 
     def run(self, *words: str, alone: bool = False) -> Outcome:
-        """Run ``pytest WORDS`` as its developers do; ``alone``: nothing has imported the suite."""
+        """Run ``pytest WORDS`` like a developer; if ``alone``, nothing has imported the suite."""
         if not alone:
             return run_pytest(self.folder, self.environment, *words)
         words = ("-m", "pytest", *QUIETLY, *words)
@@ -59,7 +59,7 @@ class OwnProject:
         git(self.folder, "commit", "-q", "-m", message)
 
     def lines(self) -> List[Dict[str, Any]]:
-        """Return the journal of the latest run."""
+        """Return the lines of the latest run's journal."""
         journal = sorted((self.folder / "results").glob("run-*.jsonl"))[-1]
         return [json.loads(line) for line in journal.read_text().splitlines()]
 
@@ -69,7 +69,7 @@ class OwnProject:
         return {one["extra_info"]["ipubench"]["name"]: one for one in found}
 
     def write(self, text: str) -> None:
-        """Write its tests."""
+        """Write the project's tests."""
         (self.folder / "tests" / "test_own.py").write_text(text)
 
 

@@ -1,4 +1,4 @@
-"""PopART's kernels at small sizes, and what NumPy makes of them."""
+"""PopART's kernels at small sizes, and their NumPy results."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def ready(popart: Any, config: Any) -> Any:
     network = lstm if isinstance(config, PopartLstm) else conv
     step = popart.loop(lambda dtype: network(config, dtype), config, config.feed(DATA))
     step.build()
-    assert step.compile()  # anew for each case
+    assert step.compile()  # parsed for each case
     return step
 
 
@@ -60,7 +60,7 @@ def first_weights(config: Any) -> Dict[str, Array]:
 
 
 def batches_of(step: Any) -> List[Dict[str, Array]]:
-    """Return the batches that take turns: float64, labels as whole numbers."""
+    """Return the alternating batches: float64, labels as whole numbers."""
     return [
         {
             name: np.array(numpy_of(value), np.int64 if name == "labels" else np.float64)
@@ -71,7 +71,7 @@ def batches_of(step: Any) -> List[Dict[str, Array]]:
 
 
 def first_batch(step: Any) -> Dict[str, Array]:
-    """Return the batch that compiling ran."""
+    """Return the batch that ran during compiling."""
     return batches_of(step)[0]
 
 

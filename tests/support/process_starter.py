@@ -1,13 +1,13 @@
-"""Starts a run's own processes without their imports, which are most of what these cost.
+"""Starts a run's own processes without their imports, which take most of the time.
 
 A run starts fresh processes (``python -m pytest ...``) and workers of pytest-xdist (``python -c``).
-In a run of the suite server ``subprocess.Popen`` starts this file instead, a small program. It
-hands its words, environment and files to the starter, a process that has imported what every run
-imports. The starter forks, and the fork goes on as the wanted process. The small program stands
-for it: a child of the run, it passes signals on, and ends as the wanted process ends.
-A supervisor of the run (fixtures/machine/supervisor.py) and the launcher of its instances
-(fixtures/instances/processes.py, or tests/doubles/mpirun.py) remain processes of their own, and
-what they start is started so.
+In a run of the suite server, ``subprocess.Popen`` starts this file instead, a small program. It
+passes its arguments, environment and files to the starter, a process that has imported what every
+run imports. The starter forks, and the fork becomes the wanted process. The small program
+represents it: it is a child of the run, forwards signals, and exits like the wanted process. A
+supervisor of the run (fixtures/machine/supervisor.py) and the launcher of its instances
+(fixtures/instances/processes.py, or tests/doubles/mpirun.py) are still real processes, and their
+children are started this way, too.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ import socket
 import sys
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # the small program imports no more than it needs
+if TYPE_CHECKING:  # the small program imports as little as possible
     from pathlib import Path
     from typing import Any, Dict, Sequence, Tuple
 
-#: Names the server of runs in another checkout, in place of a framework.
+#: Instead of a framework: the server for runs in another checkout.
 NO_SUITE = "no-suite"
-#: Programs of a run that start others, and import no more than the standard library.
+#: Programs of a run that start others, and import only the standard library.
 PARENTS = ("supervisor.py", "processes.py", "mpirun.py")
 FILES = (0, 1, 2)
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-LENGTH = 4  # bytes of a number between the two
+LENGTH = 4  # bytes of a number on the connection
 
 
 class Files:
-    """What the users of a server and the server itself find in a folder."""
+    """Files in a folder that connect a server with its users."""
 
     def __init__(self, folder: Path, framework: str) -> None:
         name = framework or "suite"
-        #: A pipe that each user has open.
+        #: A pipe that each user keeps open.
         self.users = folder / f"{name}.users"
         self.lock = folder / f"{name}.lock"
         self.address = folder / f"{name}.address"
-        #: Lines of a process and one started for it, whose parent the kernel calls another.
+        #: Lines with a process and one started for it, whose parent differs in the kernel.
         self.links = folder / f"{name}.links"
 
 
 def by_starter(address: str, words: Any) -> Any:
-    """Return the command that has the starter do what ``words`` would; others as they are."""
+    """Return a command that has the starter run ``words``, or ``words`` if unsuitable."""
     if not isinstance(words, (list, tuple)):
         return words
     if words[0] != sys.executable:
@@ -61,12 +61,12 @@ def by_starter(address: str, words: Any) -> Any:
 
 
 def small_program(address: str) -> Sequence[str]:
-    """Return the words that stand for Python: what follows them is run by the starter."""
+    """Return the arguments that replace Python's; the starter runs those that follow."""
     return [sys.executable, "-I", "-S", os.path.abspath(__file__), address]
 
 
 def use_starter(address: str) -> None:
-    """Have ``subprocess.Popen`` use the starter from now on, in this process."""
+    """Have ``subprocess.Popen`` use the starter from now on in this process."""
     import subprocess
 
     class Popen(subprocess.Popen):  # type: ignore[type-arg]
@@ -78,7 +78,7 @@ def use_starter(address: str) -> None:
 
 
 def be_parent(address: str, words: Sequence[str]) -> None:
-    """Be a program of the run whose children the starter starts."""
+    """Become a program of the run whose children the starter starts."""
     import runpy
 
     use_starter(address)
@@ -87,12 +87,12 @@ def be_parent(address: str, words: Sequence[str]) -> None:
 
 
 def _is_suites(program: str) -> bool:
-    """Tell whether a program is the one that runs a checkout's suite and no other."""
-    return os.path.basename(program) == "only_from.py"
+    """Return whether a program runs a checkout's suite and nothing else."""
+    return os.path.basename(program) == "guarded_pytest.py"
 
 
 def stand_for(address: str, words: Sequence[str]) -> None:
-    """In the small program: have the starter run ``words``, and end as they do."""
+    """In the small program: have the starter run ``words``, and exit like them."""
     request = {
         "words": list(words),
         "folder": os.getcwd(),
@@ -112,10 +112,10 @@ def stand_for(address: str, words: Sequence[str]) -> None:
 
 
 def ask(address: str, request: Dict[str, Any], files: Sequence[int]) -> Tuple[socket.socket, int]:
-    """Have the starter start a process; return the connection that tells its end, and its number.
+    """Have the starter start a process; return the connection that reports its end, and its number.
 
-    Where the connection is closed before, the process is killed. ``seconds``: SIGALRM ends it then.
-    ``plain``: what it starts in turn are processes of their own.
+    If the connection is closed earlier, the process is killed. ``seconds``: SIGALRM ends it then.
+    ``plain``: it starts real processes.
     """
     data = marshal.dumps({**request, "cpus": sorted(os.sched_getaffinity(0))})
     connection = socket.socket(socket.AF_UNIX)
@@ -136,17 +136,17 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
 
 
 def number_from(connection: socket.socket) -> int:
-    """Return what the starter says next: a process, then its status."""
+    """Return the starter's next number: a process, then its status."""
     return int.from_bytes(_exactly(connection, LENGTH), "big")
 
 
 def serve(listening: socket.socket, links: Path) -> Dict[str, Any]:
-    """In the starter: fork for each request; return only in a fork, with what it is to become.
+    """In the starter: fork for each request; return only in a fork, with its task.
 
-    A fork between the two waits for the end of the wanted process, and ends it where the small
-    program is gone.
+    A fork in between waits for the end of the wanted process, and ends it if the small program is
+    gone.
     """
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks between
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the forks in between need no wait
     while True:
         connection, _ = listening.accept()
         if not os.fork():
@@ -184,7 +184,7 @@ def serve(listening: socket.socket, links: Path) -> Dict[str, Any]:
 
 
 def _wait_for(process: int, connection: socket.socket, files: Sequence[int]) -> None:
-    """In the fork between: tell the small program of the process and of its end."""
+    """In the fork in between: report the process and its end to the small program."""
     import threading
 
     for file in files:

@@ -1,4 +1,4 @@
-"""A reader of the documentation, who runs its commands as they stand in a copy of the project."""
+"""Runs the documentation's commands unchanged in a copy of the project."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ DOCS = ROOT / "docs"
 
 
 def commands(page: str, indent: int = 4) -> List[str]:
-    """Return the commands of a page, or of a part of it, that run pytest."""
+    """Return the pytest commands of a page or a part of it."""
     return re.findall(rf"^ {{{indent}}}pytest (.*)$", page, re.MULTILINE)
 
 
 class Reader:
-    """Runs pytest in processes that have imported a framework."""
+    """Runs pytest in processes with a framework already imported."""
 
     def __init__(self, folder: Path, framework: str) -> None:
         if importlib.util.find_spec(framework) is None:
@@ -32,7 +32,7 @@ class Reader:
         self._framework = framework
 
     def pytest(self, command: str, *smaller: str) -> Outcome:
-        """Run a command of the page, with words that make it take seconds."""
+        """Run a command of the page, with arguments that shorten it to seconds."""
         environment = {**os.environ, "IPUBENCH_LEASE_DIR": str(self.folder.parent)}
         words = ("--device=cpu", *shlex.split(command), *smaller)
         return run_pytest(self.folder, environment, *words, framework=self._framework)

@@ -34,7 +34,7 @@ def jpeg(pixels: NDArray[np.uint8]) -> bytes:
 
 
 def image_tree(root: Path, classes: int = 3, per_class: int = 8) -> Path:
-    """Write small JPEGs of noise, no two alike, in class folders n00, n01, ..."""
+    """Write small JPEGs of noise, all different, in class folders n00, n01, ..."""
     for label in range(classes):
         (root / f"n{label:02}").mkdir(parents=True, exist_ok=True)
         for number in range(per_class):
@@ -45,7 +45,7 @@ def image_tree(root: Path, classes: int = 3, per_class: int = 8) -> Path:
 
 
 def record(tf: Any, **features: Any) -> bytes:
-    """Return a serialised tf.train.Example; ``__`` in a name stands for ``/``."""
+    """Return a serialised tf.train.Example; ``__`` in a name means ``/``."""
     kinds: Dict[str, Any] = {}
     for name, value in features.items():
         values = value if isinstance(value, list) else [value]
@@ -78,9 +78,9 @@ def write_shards(tf: Any, root: Path, split: str, *shards: Iterable[bytes]) -> S
 def fill_the_cache_here(
     monkeypatch: pytest.MonkeyPatch, module: ModuleType
 ) -> List[Tuple[str, ...]]:
-    """Have a module that fills the cache in a process of its own do so here; return its runs.
+    """Have a module fill the cache in this process instead of a separate one; return its runs.
 
-    TensorFlow is imported here already; the process is tests/data/test_cache.py's matter.
+    TensorFlow is imported here already; tests/data/test_cache.py tests the process.
     """
     made: List[Tuple[str, ...]] = []
 

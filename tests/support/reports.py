@@ -1,4 +1,4 @@
-"""A document of results for the tests of reports: many cases, and every kind of verdict."""
+"""Documents of results for tests of reports: many cases, and every kind of verdict."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.stored import changed
 
 NETWORKS = ("resnet50", "mobilenet", "efficientnet-b0")
 BATCH_SIZES = (1, 2, 4, 8, 16)
-#: What a report consists of.
+#: The files of a report.
 FILES = {
     "baseline.json",
     "report.html",
@@ -29,14 +29,14 @@ FILES = {
     "github-action-benchmark.json",
     "bencher.json",
 }
-#: The texts of other tools' files of a report, by what they are for.
+#: The report's files for other tools, by purpose.
 EXPORTS: Dict[str, Callable[[Document], str]] = {
     "pytest-benchmark": exports.pytest_benchmark,
     "github-action-benchmark": lambda plain: exports.github_action_benchmark(Report(plain).rows()),
     "bencher": lambda plain: exports.bencher(Report(plain).rows()),
     "csv": lambda plain: exports.csv_with_verdicts(Report(plain)),
 }
-#: The name of a case that is text, whatever shows it.
+#: The name of a case that must be escaped.
 NASTY = "<script>alert(1)</script>|`*@someone*`\n</td>"
 KINDS = ("pass", "regressed", "improved", "inconclusive", "incomparable", "new")
 
@@ -142,7 +142,7 @@ def benchmark(name: str, function: str = "bench_inference/bench_cnn_torch.py::be
 
 
 def document(benchmarks: Sequence[Benchmark]) -> Document:
-    """Return a whole document around them."""
+    """Return a whole document with these benchmarks."""
     around = Around(
         machine_info={"node": "host", "machine": "x86_64", "python_version": "3.11.7"},
         commit_info={"id": "unknown", "dirty": False},
@@ -153,7 +153,7 @@ def document(benchmarks: Sequence[Benchmark]) -> Document:
 
 
 def verdict(kind: str, rate: float, change: float = 0.0, **more: Any) -> Verdict:
-    """Return what the gate says of a case, as the journal keeps it."""
+    """Return the gate's verdict of a case, as in the journal."""
     compared = kind not in ("new", "missing", "incomparable")
     reasons = {
         "incomparable": ("another machine (cpu/Other, now cpu/Some CPU)",),
@@ -177,9 +177,9 @@ def verdict(kind: str, rate: float, change: float = 0.0, **more: Any) -> Verdict
 def large_report(
     networks: Sequence[str] = NETWORKS, batch_sizes: Sequence[int] = BATCH_SIZES
 ) -> Report:
-    """Return cases with every verdict, one of them failed, and one case that is missing.
+    """Return cases with every verdict, one of them failed, and one missing case.
 
-    Of all networks and batch sizes they are 60.
+    With all networks and batch sizes there are 60.
     """
     chosen = random.Random(1)
     benchmarks = []
@@ -227,12 +227,12 @@ def large_report(
 
 
 def nasty() -> Report:
-    """Return a report of a case whose texts would do harm if anything took them for code."""
+    """Return a report of a case whose texts would do harm if run as code."""
     case = changed(benchmark(NASTY), {"record.versions": {NASTY: NASTY}})
     found = verdict("incomparable", 100, reasons=[NASTY])
     return Report(document([case]), {case.fullname: found}, command=NASTY, baseline=NASTY)
 
 
 def visible(folder: Path) -> List[str]:
-    """Return the names in a folder, without hidden ones."""
+    """Return the names in a folder without hidden ones."""
     return [path.name for path in folder.iterdir() if not path.name.startswith(".")]

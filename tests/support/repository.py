@@ -1,4 +1,4 @@
-"""A git repository with the suite and fake cases, as a user's clone of the project is one."""
+"""A git repository with the suite and fake cases, like a user's clone of the project."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import List, Mapping, Optional
 
 from tests.support.harness import QUIETLY, ROOT, Outcome, Project, run_elsewhere
 
-#: How a fake case gets slower without another configuration.
+#: Makes a fake case slower without changing its configuration.
 FAST = "        config.batch_seconds,\n"
 PYTEST = ("-m", "pytest", *QUIETLY, "bench_fake.py", "--device=fake")
-#: Words of git: whose commits these are.
+#: Arguments of git that set the author.
 IDENTITY = ("-c", "user.name=A", "-c", "user.email=a@example.org")
 IGNORED = "__pycache__/\nresults/\nleases/\ncache/\n.venv/\n"
-# Python writes what it compiles under another name first.
+# Python first writes compiled files under another name.
 LEFT_OUT = (".git", ".venv*", "results", "site", "*.pyc.*", ".*_cache", "*.egg-info")
 
 
 def copy_of_the_project(folder: Path) -> Path:
-    """Return a folder with the project as a user has it who cloned it, and has run it once.
+    """Return a copy of the project as in a user's clone after a run.
 
-    What Python has compiled belongs to files of the same time and size. What the machine can do at
-    most is found by less work, as tests/support/suite_server.py has it.
+    Compiled files must match their sources in time and size. The machine's peaks are measured with
+    less work, as in tests/support/suite_server.py.
     """
     shutil.copytree(ROOT, folder, symlinks=True, ignore=shutil.ignore_patterns(*LEFT_OUT))
     for name, old, new in (
@@ -38,7 +38,7 @@ def copy_of_the_project(folder: Path) -> Path:
 
 
 def replace(path: Path, old: str, new: str) -> None:
-    """Change a text that a file has."""
+    """Replace a text in a file."""
     text = path.read_text(encoding="utf-8")
     assert old in text
     path.write_text(text.replace(old, new), encoding="utf-8")
@@ -47,7 +47,7 @@ def replace(path: Path, old: str, new: str) -> None:
 def run_alone(
     folder: Path, environment: Mapping[str, str], *words: str, seconds: float = 300.0
 ) -> Outcome:
-    """Run ``python WORDS`` as a user does, with what Python itself imports at its start."""
+    """Run ``python WORDS`` like a user, with Python's own imports at its start."""
     answer = subprocess.run(
         [sys.executable, *words],
         cwd=str(folder),
@@ -69,21 +69,21 @@ def run_pytest_in_copy(folder: Path, *words: str) -> Outcome:
 
 
 class Repository(Project):
-    """A project whose folder is a repository, with one commit on the branch main.
+    """A project whose folder is a repository with one commit on the branch main.
 
-    It has the suite, or only uses that of this checkout.
+    It contains the suite, or only uses this checkout's.
     """
 
     def __init__(self, folder: Path, suite: bool = True) -> None:
         super().__init__(folder)
         for name in ("ipubench", "fixtures", "plugins", "models") if suite else ():
-            # With what Python has compiled: it belongs to files of the same time and size.
+            # With compiled files, which must match their sources in time and size.
             shutil.copytree(ROOT / name, folder / name, symlinks=True)
         (folder / ".gitignore").write_text(IGNORED)
-        # Its many processes compile each module once. No test changes a file between two runs so
-        # that its size is the same.
+        # Its many processes compile each module once. No test changes a file between two runs
+        # without changing its size.
         del self.environment["PYTHONDONTWRITEBYTECODE"]
-        # Nothing of the machine's own configuration counts, and no hook runs.
+        # The machine's own git configuration is ignored, and no hook runs.
         self.environment.update(GIT_CONFIG_GLOBAL=os.devnull, GIT_CONFIG_NOSYSTEM="1")
         self.git("init", "-q", "-b", "main")
         self.commit("as it is")
@@ -93,11 +93,11 @@ class Repository(Project):
         return self.python(*PYTEST, *words, env=env)
 
     def python(self, *words: str, env: Optional[Mapping[str, str]] = None) -> Outcome:
-        """Run ``python WORDS``: nothing has imported another checkout before."""
+        """Run ``python WORDS`` in a process that has not imported another checkout."""
         return run_elsewhere(self.folder, {**self.environment, **(env or {})}, *words)
 
     def python_alone(self, *words: str, env: Optional[Mapping[str, str]] = None) -> Outcome:
-        """Run ``python WORDS`` as a user does, with what Python itself imports at its start."""
+        """Run ``python WORDS`` like a user, with Python's own imports at its start."""
         return run_alone(self.folder, {**self.environment, **(env or {})}, *words)
 
     @property
@@ -129,7 +129,7 @@ class Repository(Project):
         self.replace("bench_fake.py", FAST, f"        {factor} * config.batch_seconds,\n")
 
     def state(self) -> List[str]:
-        """Return what a run must leave as it was: the branch, the files, the branches, HEAD."""
+        """Return what a run must not change: the branch, the files, the branches, HEAD."""
         return [
             self.git("rev-parse", "--abbrev-ref", "HEAD"),
             self.git("rev-parse", "HEAD"),

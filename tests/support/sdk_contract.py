@@ -1,4 +1,4 @@
-"""What a stand-in for PopART or PopTorch has that the SDK has not, or has otherwise."""
+"""Differences of a stand-in for PopART or PopTorch from the SDK."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Modules = Dict[str, Any]
 
 
 def differences(sdk: str, offered: ModuleType, modules: Modules) -> List[str]:
-    """Return the differences of ``offered`` from the described module ``sdk``, each 'NAME: why'."""
+    """Return how ``offered`` differs from the described module ``sdk``, as 'NAME: reason'."""
     functions, classes = modules[sdk]["functions"], modules[sdk]["classes"]
     found: List[str] = []
     for name, thing in public(vars(offered)):
@@ -60,7 +60,7 @@ class _Class:
         return found
 
     def _methods(self, described: Dict[str, Any]) -> Dict[str, Any]:
-        """Return the methods of a class with those of its bases, if these are described."""
+        """Return the methods of a class and of its described bases."""
         methods: Dict[str, Any] = {}
         for base in described["bases"]:
             name = base.rpartition(".")[2]
@@ -97,8 +97,8 @@ class _Class:
 def _signature(sdk: str, where: str, function: Any, described: Dict[str, Any]) -> List[str]:
     """Compare names, order, kinds and defaults with each overload.
 
-    Parameters at the end that have defaults may be missing in the stand-in. None: the SDK's binding
-    names no parameter.
+    The stand-in may lack parameters with defaults at the end. None: the SDK's binding names no
+    parameter.
     """
     ours = parameters(function)
     overloads = described.get("overloads") or [described["params"]]
@@ -114,9 +114,9 @@ def _signature(sdk: str, where: str, function: Any, described: Dict[str, Any]) -
 
 
 def _same(sdk: str, ours: Any, real: Any) -> bool:
-    """Whether a default's source text is the SDK's, whose members have its name before them.
+    """Return whether a default agrees with the SDK's source text, where members are qualified.
 
-    Text stands in the stand-in for what it does not offer.
+    The stand-in uses text for members that it does not offer.
     """
     if ours is None or real is None:
         return ours is real

@@ -1,6 +1,6 @@
-"""A pytest plugin (`-p`) that puts the stand-ins for the SDK into a process of the suite.
+"""A pytest plugin (`-p`) that installs the stand-ins for the SDK in a process of the suite.
 
-Processes that a run starts get its `-p` words, and so the stand-ins as well.
+Processes that a run starts get its `-p` arguments, and so the stand-ins as well.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ import pytest
 
 from tests.doubles import popart, poptorch, tensorflow_ipu
 
-#: Names the file that each process appends a line to: what it ran, and with which flags.
+#: Names the file to which each process appends a line: what it ran, and with which flags.
 LOG = "IPUBENCH_TEST_LOG"
-#: What attaching to an IPU answers; nothing: it works.
+#: The error of attaching to an IPU; empty if it works.
 ATTACH_ERROR = "IPUBENCH_TEST_ATTACH_ERROR"
-#: A part of a case's identifier: its process ends in the middle of it.
+#: Part of a case's identifier: its process dies in the middle of that case.
 CRASH = "IPUBENCH_TEST_CRASH"
 
 ran: List[str] = []
 
 
 class Later(MetaPathFinder, Loader):
-    """TensorFlow as the suite server has imported it: nobody has, until the suite imports it."""
+    """Hides TensorFlow, which the suite server has imported, until the suite imports it."""
 
     def __init__(self, module: ModuleType) -> None:
         self._module = module
@@ -40,7 +40,7 @@ class Later(MetaPathFinder, Loader):
         return self._module
 
     def exec_module(self, module: ModuleType) -> None:
-        """It has run already."""
+        """Do nothing: it has run already."""
 
 
 if "tensorflow" in sys.modules:
@@ -54,21 +54,21 @@ tensorflow_ipu.recorder.attach_error = os.environ.get(ATTACH_ERROR, "")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Say that the SDK is there: its TensorFlow is found by a folder, which stand-ins lack."""
+    """Pretend that the SDK is installed, because stand-ins lack the folder that proves it."""
     from ipubench.fixtures.devices import ipu
 
     ipu.frameworks = lambda: ["poptorch", "popart", "tensorflow"]
 
 
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
-    """Note that this process calls the bench function of a case."""
+    """Record that this process calls the bench function of a case."""
     ran.append(pyfuncitem.nodeid)
     if os.environ.get(CRASH, "nothing") in pyfuncitem.nodeid:
         os._exit(9)
 
 
 def pytest_unconfigure() -> None:
-    """Leave what this process has done."""
+    """Write what this process has done."""
     if LOG in os.environ and ran:
         line = {"pid": os.getpid(), "ran": ran, "flags": tensorflow_ipu.recorder.flags}
         with open(os.environ[LOG], "a", encoding="utf-8") as file:

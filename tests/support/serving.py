@@ -1,4 +1,4 @@
-"""A small network behind TensorFlow Serving, for the tests of servers."""
+"""A small network behind TensorFlow Serving, for tests of servers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ipubench.fixtures.servers.tensorflow_serving.step import ServingStep
 from tests.support.harness import ROOT
 
 BATCH, ROWS = 4, 2
-#: The seed's example with another network: requests of half a batch.
+#: The documented example with another network: requests of half a batch.
 SMALL = dataclasses.replace(
     HOST["resnet50_infer_bs16"],
     name="small",
@@ -31,7 +31,7 @@ SMALL = dataclasses.replace(
     num_threads=2,
     num_batch_threads=4,
 )
-# Takes the words of tensorflow_model_server, notes them and answers as it does.
+# Takes the arguments of tensorflow_model_server, records them and responds like it.
 PROGRAM = f"""#!{sys.executable}
 import sys
 from pathlib import Path
@@ -46,7 +46,7 @@ main()
 
 
 def program(folder: Path) -> Path:
-    """Return a program that stands for the real server, and notes how it was started."""
+    """Return a program that replaces the real server and records how it was started."""
     path = folder / "tensorflow_model_server"
     path.write_text(PROGRAM)
     path.chmod(0o755)
@@ -54,7 +54,7 @@ def program(folder: Path) -> Path:
 
 
 def feed(config: Serving, mode: str = "generated") -> ApplicationFeed:
-    """Return the feed that the fixture ``data`` would."""
+    """Return the feed that the fixture ``data`` would return."""
     return ApplicationFeed(
         mode,
         config.micro_batch_size,
@@ -75,13 +75,13 @@ class SmallRuntime(ServingRuntime):
     fresh = False
 
     def __init__(self, folder: Path, program: Path) -> None:
-        """``program`` is the server's, ``folder`` where logs are written."""
+        """Use the server's ``program``, and write logs to ``folder``."""
         device = CpuDevice()
         self.program = program
         super().__init__(TensorFlowHost(device), device, folder / "logs", tuned=True)
 
     def step(self, **options: Any) -> ServingStep:
-        """Return a step that is built and compiled."""
+        """Return a built and compiled step."""
         config = dataclasses.replace(SMALL, serving_bin_path=str(self.program), **options)
         config.check()
         step = self.inference(config.classifier(), config, feed(config))

@@ -1,7 +1,7 @@
-"""Real hosts for a test: sshd processes, each in a network namespace and a UTS name of its own.
+"""Real hosts for a test: sshd processes, each in a separate network and UTS namespace.
 
-They share this machine's files, so each has a home, leases and results of its own. Needs root,
-namespaces and openssh-server; :func:`why_not` says what is missing.
+They share this machine's files, so each has its own home, leases and results. Needs root,
+namespaces and openssh-server; :func:`why_not` returns what is missing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MOST_WAIT = 20.0
 
 
 def why_not() -> str:
-    """Return what such hosts lack here, and how to have it; '' where nothing is missing."""
+    """Return what is missing for such hosts and how to get it; '' if nothing is."""
     if _sshd() is None:
         return "needs sshd: apt-get install openssh-server"
     for program in ("ip", "ssh", "ssh-keygen", "unshare"):
@@ -62,7 +62,7 @@ class SshHost:
         return self._addresses[1]
 
     def start(self) -> None:
-        """Make the namespace and start sshd in it."""
+        """Create the namespace and start sshd in it."""
         ours, theirs = self._links
         for words in (
             ("ip", "netns", "add", self._space),
@@ -105,7 +105,7 @@ class SshHost:
         )
 
     def wait(self) -> None:
-        """Wait until it lets us in."""
+        """Wait until login works."""
         until = time.monotonic() + MOST_WAIT
         config = self.home.parent / "ssh_config"
         while True:
@@ -117,16 +117,16 @@ class SshHost:
             time.sleep(0.1)
 
     def kill(self) -> None:
-        """Kill everything that runs there, as when a machine crashes."""
+        """Kill all of its processes, as in a crash of the machine."""
         pids = _run("ip", "netns", "pids", self._space).stdout.split()
         _run("kill", "-9", *pids)
 
     def cut(self) -> None:
-        """Take its network away."""
+        """Disconnect its network."""
         _run("ip", "link", "set", self._links[0], "down")
 
     def stop(self) -> None:
-        """End it, and leave nothing of it."""
+        """Stop it and remove everything."""
         self.kill()
         with contextlib.suppress(AttributeError):
             self._process.wait()
@@ -136,7 +136,7 @@ class SshHost:
 
 @contextlib.contextmanager
 def ssh_hosts(folder: Path, *names: str) -> Iterator[List[SshHost]]:
-    """Start hosts; ``folder/ssh_config`` reaches them by their names, hosts.txt lists them."""
+    """Start hosts; ``folder/ssh_config`` connects to them by name, hosts.txt lists them."""
     folder.mkdir()
     made = _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "key"))
     assert made.returncode == 0, made.stderr
@@ -152,7 +152,7 @@ def ssh_hosts(folder: Path, *names: str) -> Iterator[List[SshHost]]:
     ]
     config += ["Host *", "  User root", f"  IdentityFile {folder / 'key'}", "  IdentitiesOnly yes"]
     config += [f"  UserKnownHostsFile {folder / 'known'}", "  StrictHostKeyChecking accept-new"]
-    # The usual one withstands quantum computers, for ten times the work.
+    # The default is quantum-safe, which takes ten times as long.
     config += ["  LogLevel ERROR", "  KexAlgorithms curve25519-sha256"]
     (folder / "ssh_config").write_text("\n".join(config) + "\n", encoding="utf-8")
     words = f"python={sys.executable} ssh_config={folder / 'ssh_config'}"

@@ -1,12 +1,13 @@
-"""Starts runs of the suite and its commands without importing them first.
+"""Starts runs of the suite and its commands with their imports already done.
 
 The imports are more than half of a short run. `python tests/support/suite_server.py FRAMEWORK
-FOLDER PYTEST'S WORDS` imports pytest with these words, the suite's plugins and the framework, if
-one is named: its threads start with its first computation, which a fork does. With ``no-suite``
-instead it imports what other packages have and no module of this checkout, for runs in another one.
-It says the address of its starter (tests/support/process_starter.py), which forks itself for each
-request: for a test's run, and for what a run starts in turn. Nothing but imports happens before a
-run. All workers of pytest-xdist use one server; it ends with the last of them.
+FOLDER PYTEST'S ARGUMENTS` imports pytest with these arguments, the suite's plugins and the
+framework, if one is named: a framework starts threads at its first computation, which happens in a
+fork. With ``no-suite`` instead of a framework it imports other packages but no module of this
+checkout, for runs in another one. It publishes the address of its starter
+(tests/support/process_starter.py), which forks for each request: for a test's run, and for the
+processes that a run starts. Only imports happen before a run. All workers of pytest-xdist use one
+server; it ends with the last of them.
 """
 
 from __future__ import annotations
@@ -35,16 +36,14 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[0] = str(ROOT)  # instead of this file's folder
 from tests.support.known_names import know_names, know_sources  # noqa: E402
-from tests.support.packing import pack_once, pack_the_script  # noqa: E402
 from tests.support.process_starter import NO_SUITE, Files, serve, use_starter  # noqa: E402
 
-# As plugins/record/host_process.py has it, which the server of another checkout must not import.
+# As in plugins/record/host_process.py, which another checkout's server must not import.
 PR_SET_PDEATHSIG = 1
-# What a run imports that reads a baseline, judges, writes a report or has workers, and some of
-# pytest's own.
+# What a run imports if it reads a baseline, judges, writes a report or has workers, and some of
+# pytest's own modules.
 LATER = (
     "scipy.special",
-    "plotly.offline",
     "jinja2",
     "xdist.remote",
     "xdist.dsession",
@@ -60,7 +59,7 @@ LATER = (
     "asyncio",
     "concurrent.futures",
 )
-#: What else a run imports of the suite: with the first case, on hosts, or at its end.
+#: Other modules of the suite that a run imports: with the first case, on hosts, or at its end.
 OURS = (
     "ipubench.plugins.baseline.promote",
     "ipubench.plugins.fleet.controller",
@@ -72,10 +71,10 @@ OURS = (
 
 
 class Installed:
-    """A distribution that is installed; its entry points are read once.
+    """An installed distribution whose entry points are read once.
 
-    Pytest reads those of every distribution anew for each plugin that a conftest.py names, which
-    was 40 % of a short run.
+    Pytest reads those of every distribution again for each plugin that a conftest.py names, which
+    took 40 % of a short run.
     """
 
     def __init__(self, distribution: importlib.metadata.Distribution) -> None:
@@ -91,30 +90,31 @@ class Installed:
 
 
 def load(framework: str, words: List[str]) -> None:
-    """Import what every run would, as pytest imports it."""
+    """Import what every run would import, as pytest imports it."""
     os.chdir(ROOT)
     alone = framework == NO_SUITE
     unconfigured = ["--noconftest", "-c", os.devnull] if alone else []
     with open(os.devnull, "w") as nothing, contextlib.redirect_stdout(nothing):
         code = pytest.main(["-VV", *words, *unconfigured])
     assert code == 0, f"pytest -VV ended with {code}"
-    # It configures nothing, so conftest.py's answer to Ctrl-C remained.
+    # It configures nothing, so it kept conftest.py's handler of Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    # Before TensorFlow: an old one has setuptools' own copies found, plugins of pytest among them.
+    # Before TensorFlow: an old one makes setuptools' vendored packages visible, with pytest
+    # plugins.
     installed = [Installed(part) for part in importlib.metadata.distributions()]
     ours = () if alone else (*OURS, framework or "ruptures")
     for name in (*LATER, *ours):
-        with contextlib.suppress(ImportError):  # not everything is installed everywhere
+        with contextlib.suppress(ImportError):  # some are not installed everywhere
             importlib.import_module(name)
-    # py-cpuinfo takes up to a second, and this remains the same machine.
+    # py-cpuinfo takes up to a second, and the machine stays the same.
     benchmark: Any = sys.modules["pytest_benchmark.plugin"]
     found = benchmark.get_cpu_info()
     benchmark.get_cpu_info = lambda: dict(found)
-    # A file's name, which no run asks for (--benchmark-autosave): up to six processes of git.
+    # For a file name that no run uses (--benchmark-autosave): up to six processes of git.
     benchmark.get_tag = lambda: "tag"
     if not alone:
-        # What the machine can do at most is found by less work, for a fifth of the time: beside
-        # other tests it is looked for up to four times in each process.
+        # Measures the machine's peaks with less work, in a fifth of the time: next to other tests
+        # each process repeats that up to four times.
         shared: Any = importlib.import_module("ipubench.fixtures.runtimes.shared")
         shared.PEAK_SIZE["cpu"] //= 2
         shared.COPY_BYTES["cpu"] //= 8
@@ -124,9 +124,6 @@ def load(framework: str, words: List[str]) -> None:
     know_sources(ROOT / "conftest.py", ROOT / "tests/support/fake_cases.py")
     patched: Any = importlib.metadata
     patched.distributions = lambda: installed
-    pack_once()
-    if not framework:  # other runs write few reports
-        pack_the_script()
     found_here = [name for name in sys.modules if name.split(".")[0] == "ipubench"]
     assert not (alone and found_here), f"{found_here} would be another checkout's"
     gc.freeze()  # so that a fork need not copy what is never collected
@@ -135,7 +132,7 @@ def load(framework: str, words: List[str]) -> None:
 def run(request: Dict[str, Any], path: List[str]) -> NoReturn:
     """Turn this process into ``python WORDS``, and end it as Python would.
 
-    What Python frees at its end is left out: memory of this server, which a fork would copy first.
+    Python would also free the server's memory at exit, which a fork would copy first.
     """
     code: Any = 0
     try:
@@ -161,7 +158,7 @@ def run(request: Dict[str, Any], path: List[str]) -> NoReturn:
 
 
 def become(request: Dict[str, Any], path: List[str]) -> None:
-    """Turn this process into ``python WORDS`` in another folder, and run that."""
+    """Turn this process into ``python WORDS`` in another folder, and run it."""
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
@@ -185,7 +182,7 @@ def become(request: Dict[str, Any], path: List[str]) -> None:
 
 
 def start_starter(address: str, links: Path, path: List[str]) -> None:
-    """Start a starter, and have ``subprocess.Popen`` use it from now on."""
+    """Start a starter and have ``subprocess.Popen`` use it from now on."""
     use_starter(address)
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(f"\0{address}")
@@ -209,7 +206,7 @@ def wait_for_the_last(pipe: int, lock: Path, address: Path) -> None:
         while True:
             os.read(pipe, 1)
             fcntl.flock(file, fcntl.LOCK_EX)
-            if waiting.poll(0):  # that they have hung up
+            if waiting.poll(0):  # that they have closed it
                 with contextlib.suppress(FileNotFoundError):  # tests have ended and cleaned up
                     address.unlink()
                 return

@@ -1,4 +1,4 @@
-"""Small image classifier cases for the tests of the TensorFlow runtimes."""
+"""Small image classifier cases for tests of the TensorFlow runtimes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ipubench.fixtures.runtimes.tensorflow.host.training import TrainingStep
 from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 from tests.support.tensorflow_cnn import network
 
-# Without batch norms, so that the images of a batch do not depend on each other.
+# Without batch norms, so that a batch's images are independent.
 SMALL = {
     "name": "small",
-    "model_size": "10",  # where a test asks for the configuration's own network
+    "model_size": "10",  # if a test asks for the configuration's own network
     "image_size": 32,
     "micro_batch_size": 4,
     "data": "synthetic",
@@ -37,22 +37,22 @@ def small(**options: Any) -> Training:
 
 
 def nothing(*_: Any) -> Any:
-    """Stand for a data set that must not be asked for."""
+    """Replaces a data set that must not be used."""
     raise AssertionError("this case needs no data set")
 
 
 def data_of(shards: Path) -> Data:
-    """Return what makes the feeds of the TFRecords in a folder."""
+    """Return a function that opens the feeds of the TFRecords in a folder."""
     return Data(lambda kind, split: find_shards(shards, split))
 
 
 def trained(
     config: Training, shards: Any = None, own_network: bool = False, keep: float = 1.0
 ) -> TrainingStep:
-    """Return a step of a configuration on this machine's CPU, built and not yet compiled.
+    """Return a configuration's step on this machine's CPU, built and not yet compiled.
 
-    It trains three convolutions and a dense layer unless the configuration's own network is asked
-    for: TensorFlow takes seconds to trace as much as a ResNet-10. ``keep``: of dropout.
+    By default it trains three convolutions and a dense layer instead of the configuration's own
+    network: TensorFlow takes seconds to trace even a ResNet-10. ``keep`` is dropout's.
     """
     data = data_of(shards) if shards else Data(nothing)
     runtime = TensorFlowHost(CpuDevice())
@@ -70,7 +70,7 @@ def weights(step: TrainingStep) -> List[Any]:
 
 
 def image_folder(root: Path) -> Path:
-    """Write images in which a noisy colour tells the class: train/ and val/, class folders."""
+    """Write images in class folders, train/ and val/, with a noisy colour for each class."""
     from PIL import Image
 
     generator = np.random.RandomState(0)
@@ -86,7 +86,7 @@ def image_folder(root: Path) -> Path:
 
 
 def record_folder(root: Path) -> Path:
-    """Return a folder of TFRecords of :func:`image_folder`, two shards a split."""
+    """Return a folder with TFRecords of :func:`image_folder`, two shards per split."""
     from ipubench.fixtures.data.build_tfrecords.__main__ import main
 
     source, target = image_folder(root / "images"), root / "records"

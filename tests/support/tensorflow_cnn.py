@@ -7,13 +7,13 @@ from typing import Any, Callable, Iterator, List
 import numpy as np
 import pytest
 
-CLASSES = 10  # that the small network tells apart
+CLASSES = 10  # classes that the small network distinguishes
 
 
 def network(norm: str = "group", keep: float = 1.0, classes: int = CLASSES) -> Callable[..., Any]:
-    """Return what builds a network of the units stem, b1, b2 and top.
+    """Return a builder of a network with the units stem, b1, b2 and top.
 
-    One group, so that it does not matter which channels are in which.
+    With one group it does not matter which channels are in which group.
     """
 
     def build(tf: Any, dtype: Any = None, group_norm: Any = None) -> Any:
@@ -43,7 +43,7 @@ def network(norm: str = "group", keep: float = 1.0, classes: int = CLASSES) -> C
 
 
 class _Undrawn:
-    """Zeros in place of the weights of a layer: all of them, or one number."""
+    """Constants instead of a layer's weights: zeros, or one broadcast number."""
 
     def __init__(self, whole: bool) -> None:
         self._whole = whole
@@ -56,12 +56,12 @@ class _Undrawn:
 
 
 def draw_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let networks that are built and do not run have one number in place of each kernel."""
+    """Give networks that are built and never run one number in place of each kernel."""
     monkeypatch.setattr(np.random, "default_rng", lambda seed: _Undrawn(whole=False))
 
 
 def draw_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let networks of which only the shapes count have kernels of zeros, which takes less time."""
+    """Give networks whose shapes alone count kernels of zeros, which is faster."""
     monkeypatch.setattr(np.random, "default_rng", lambda seed: _Undrawn(whole=True))
 
 
@@ -92,14 +92,14 @@ def layers_in_order(part: Any) -> Iterator[Any]:
 
 
 def without_weights(torch: Any, build: Callable[[], Any]) -> Any:
-    """Return a PyTorch network for :func:`copy_to_torch`; to draw its weights would take long."""
+    """Return a PyTorch network for :func:`copy_to_torch` without drawing weights."""
     with torch.device("meta"):
         network = build()
     return network.to_empty(device="cpu")
 
 
 def copy_to_torch(torch: Any, classifier: Any, network: Any) -> None:
-    """Copy all variables to ``network``, whose layers stand in the order of their use."""
+    """Copy all variables to ``network``, whose layers are in the order of their use."""
     from ipubench.models.torch.norms import ChannelGroupNorm
 
     nn = torch.nn
@@ -138,7 +138,7 @@ def error(found: Any, expected: Any) -> float:
 
 
 def compiler(tf: Any) -> Any:
-    """Return ``jit_compile`` for bfloat16 convolutions, which XLA has where oneDNN has not."""
+    """Return ``jit_compile`` for bfloat16 convolutions: XLA has them if oneDNN does not."""
     from ipubench.models.tensorflow.cnn.operations import has_bfloat16_convolutions
 
     return None if has_bfloat16_convolutions(tf) else True

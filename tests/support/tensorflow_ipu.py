@@ -1,4 +1,4 @@
-"""What the tests of classifiers on IPUs share: a small network, its data, the stand-ins."""
+"""Helpers for tests of classifiers on IPUs: a small network, its data, the stand-ins."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SPLITS = {1: (), 2: ("b2",), 4: ("b1", "b2", "top")}
 
 
 def install(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return TensorFlow with the SDK's modules; it runs already, with the flags of host data."""
+    """Return TensorFlow with the SDK's modules, in use already with the flags of host data."""
     module = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     for name, part in double.modules().items():
         monkeypatch.setitem(sys.modules, name, part)
@@ -56,7 +56,7 @@ def batches(count: int = 32) -> Tuple[Any, Any]:
 
 
 def use_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let all feeds have the batches of :func:`batches`, again and again."""
+    """Let all feeds repeat the batches of :func:`batches`."""
 
     def dataset(tf: Any, feed: ImageNetFeed, compute: str, start: int = 0) -> Any:
         endless = tf.data.Dataset.from_tensor_slices(batches()).repeat()
@@ -70,5 +70,5 @@ def values(variables: Any) -> List[Any]:
 
 
 def given(name: str) -> Dict[str, Any]:
-    """Return the arguments of the last call of a name."""
+    """Return the arguments of the last call with this name."""
     return [arguments for called, arguments in double.recorder.calls if called == name][-1]

@@ -1,5 +1,7 @@
-"""PyTorch on one thread: with two on two cores beside pytest-xdist's other worker, which computes
-as well, small operations take ten times as long.
+"""Runs PyTorch on one thread.
+
+Next to pytest-xdist's other worker, two threads on two cores take ten times as long for small
+operations.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How many examples hypothesis tries. Each run tries others."""
+"""The number of examples that hypothesis tries. Each run tries others."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import sys
 
 from hypothesis import settings
 
-# What Python 3.8 may do otherwise than 3.11 does not depend on numbers, so it tries fewer.
+# Python 3.8 hardly differs in numbers from 3.11, so it tries fewer.
 SHARE = 1.0 if sys.version_info >= (3, 9) else 0.4
 
 
 def tries(count: int) -> settings:
-    """Return the settings of a test that tries ``count`` examples, under Python 3.8 fewer.
+    """Return the settings of a test that tries ``count`` examples, or fewer with Python 3.8.
 
-    Without a deadline: a shared machine may stand still for longer than hypothesis allows one.
+    Without a deadline: a shared machine may pause for longer than hypothesis allows.
     """
     return settings(deadline=None, max_examples=round(count * SHARE))

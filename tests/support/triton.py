@@ -56,7 +56,7 @@ class TinyClassifier(ServedClassifier):
 
 
 class TinyRuntime(TritonRuntime):
-    """Serves the tiny model; ``orders`` is the folder of files that make it misbehave."""
+    """Serves the tiny model; ``orders`` is the folder of files that make it fail."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(CpuDevice(), folder / "logs", tuned=True)
@@ -70,7 +70,7 @@ class TinyRuntime(TritonRuntime):
         return self.given or TinyClassifier(config.name, self.orders)
 
     def step(self, **options: Any) -> TritonStep:
-        """Return a step that is built and compiled."""
+        """Return a built and compiled step."""
         given = {"name": "tiny", "data": "generated", "micro_batch_size": BATCH, **options}
         config = TritonClassifier(**given)
         step = self.inference(config.network(), config, ImageFeed("generated", BATCH, SIZE))

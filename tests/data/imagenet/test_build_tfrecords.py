@@ -1,4 +1,4 @@
-"""The TFRecord builder: what it writes, what it refuses, and how it goes on after it was ended."""
+"""The TFRecord builder: its output, its refusals, and resuming after an interruption."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PREFIX = "image/"
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Images of three classes, with train and val, and links that lead to themselves."""
+    """Images of three classes with train and val, and links that form a cycle."""
     root = tmp_path_factory.mktemp("images")
     image_tree(root / "train")
     image_tree(root / "val", per_class=2)
@@ -67,7 +67,7 @@ def contents(root: Path) -> Dict[str, bytes]:
     return {p.name: p.read_bytes() for p in sorted(root.glob("*-of-*"))}
 
 
-def test_what_is_written(tree: Path, tmp_path: Path) -> None:
+def test_the_written_records(tree: Path, tmp_path: Path) -> None:
     names = tmp_path / "names"
     names.write_text("n02 third one\nn00 first\nn01\n")
     target = tmp_path / "new" / "target"
@@ -109,7 +109,7 @@ def test_other_formats_become_rgb_jpegs(tmp_path: Path) -> None:
         assert np.abs(decoded.astype(int) - expected).mean() < 4, name
         with Image.open(io.BytesIO(jpeg)) as image:
             assert (image.format, image.mode) == ("JPEG", "L" if name == "grey" else "RGB")
-    two = tmp_path / "two.jpg"  # a camera's JPEG with a second picture behind it
+    two = tmp_path / "two.jpg"  # a camera's JPEG with a second picture after it
     pictures["png"].save(two, "MPO", save_all=True, append_images=[pictures["png"]])
     assert encode(str(two)).jpeg == two.read_bytes()
 
@@ -121,7 +121,7 @@ def test_an_interrupted_run_is_continued(
 
     def interrupted(*arguments: Any) -> bytes:
         done.append(1)
-        if len(done) == 13:  # of eight images a shard: in the midst of the second
+        if len(done) == 13:  # with eight images per shard this is in the middle of the second
             raise KeyboardInterrupt
         return example(*arguments)
 
@@ -165,7 +165,7 @@ def test_another_source_or_number_of_shards_is_refused(
     assert run(other, target, "--split=validation") == 4
     assert "--labels" in capsys.readouterr().err
     assert contents(target) == before
-    # The same classes may be added, from elsewhere, with the labels that are there.
+    # More files of the same classes may be added, with the existing labels.
     added = (other, target, "--split=validation", f"--labels={target / 'labels.txt'}")
     assert run(*added) == 0
     assert {found["class/label"] for found in records(target, "validation")} == {2, 3}
@@ -208,7 +208,7 @@ def test_usage_errors(
     assert not os.listdir(tmp_path)
 
 
-def test_a_target_that_is_in_use_or_cannot_be_made(tree: Path, tmp_path: Path) -> None:
+def test_a_target_that_is_in_use_or_cannot_be_created(tree: Path, tmp_path: Path) -> None:
     with locked(tmp_path / build_tfrecords.LOCK):
         assert run(tree / "train", tmp_path, "--split=train") == 1
     (tmp_path / "file").touch()
@@ -219,7 +219,7 @@ def test_a_target_that_is_in_use_or_cannot_be_made(tree: Path, tmp_path: Path) -
 
 
 def test_sample_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # To draw the images takes seconds; those of the run's cache are the same.
+    # Drawing the images takes seconds; the run's cache has the same ones.
     shutil.copytree(samples.sample_folder(cache_dir()).root, tmp_path / samples.NAME)
     made = fill_the_cache_here(monkeypatch, sample_records)
     train = sample_records.sample_shards(tmp_path, "train")
@@ -238,7 +238,7 @@ def test_sample_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert sample_records.sample_shards(tmp_path, "train") == train
     assert [os.stat(path).st_mtime_ns for path in train.paths] == before
 
-    # Half made, or cut short, they are made again, the same.
+    # Incomplete or truncated images are drawn again, identically.
     content = contents(root)
     Path(train.paths[2]).unlink()
     (tmp_path / f"{sample_records.RECORDS_NAME}.unfinished").mkdir()

@@ -1,4 +1,4 @@
-"""No pipeline is tuned behind the measurement's back."""
+"""No pipeline is tuned during the measurement."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ tf = pytest.importorskip("tensorflow", reason="these batches are made with Tenso
 
 
 def tuned(dataset: Any) -> bool:
-    """Return whether tf.data may change how a pipeline runs, as it does by default."""
+    """Return whether tf.data may tune a pipeline, as it does by default."""
     options = dataset.options()
     if hasattr(options, "autotune"):
         return options.autotune.enabled is not False
@@ -55,7 +55,7 @@ def test_arrays() -> None:
     assert not tuned(generated_batches(tf, feed, "float32").prefetch(2))
 
 
-def test_batches_that_are_held() -> None:
-    """They replace a pipeline's, and whoever drops its iterator would wait for their tuner."""
+def test_held_batches() -> None:
+    """They replace a pipeline's, and dropping an iterator would wait for its tuner."""
     batches = [(tf.zeros([2, 8, 8, 3]), tf.constant([1, 2]))] * 3
     assert not tuned(repeated(tf, batches))

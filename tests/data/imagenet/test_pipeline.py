@@ -1,4 +1,4 @@
-"""Batches from TFRecords: pixels, labels, order, and messages for files that cannot be used."""
+"""Batches from TFRecords: pixels, labels, order, and messages for unusable files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Shards = Callable[..., ShardSet]
 
 @pytest.fixture
 def shards(tmp_path: Path) -> Shards:
-    """Write shards of records; a number stands for a record of a tiny image with that label."""
+    """Write shards of records; a number makes a record of a tiny image with that label."""
 
     def write(*contents: List[Any], split: str = "validation") -> ShardSet:
         tiny = jpeg(smooth(8, 8))
@@ -61,7 +61,7 @@ def labels_of(feed: ImageNetFeed, count: int) -> List[int]:
 
 
 def bilinear(pixels: NDArray[Any], size: int) -> NDArray[np.float64]:
-    """Resize [height, width, 3] to a square: centres of pixels at 0.5, no antialiasing."""
+    """Resize [height, width, 3] to a square: pixel centres at 0.5, no antialiasing."""
     result = np.asarray(pixels, np.float64)
     for axis in (0, 1):
         length = result.shape[axis]
@@ -92,18 +92,18 @@ def test_evaluation_shows_the_centre(shards: Shards, height: int, width: int) ->
     side = round(min(height, width) * 56 / 64)
     top, left = (height - side) // 2, (width - side) // 2
     expected = bilinear(decoded(encoded)[top : top + side, left : left + side], 56)
-    # The two decoders differ by a few levels: TensorFlow's is told to be fast.
+    # The two decoders differ by a few levels: TensorFlow's runs in its fast mode.
     difference = np.abs(images[0] - expected)
     assert difference.mean() < 1.5
     assert difference.max() < 12
-    # One pixel further would be seen.
+    # A shift by one pixel would be visible.
     beside = bilinear(decoded(encoded)[top : top + side, left - 1 : left - 1 + side], 56)
     assert np.abs(images[0] - beside).mean() > 5
     assert (images[0] == images[1]).all()
 
 
 def test_evaluation_agrees_with_resizing_first(shards: Shards) -> None:
-    """What the original does to all of the image, by Pillow, on an image without detail."""
+    """The original resizes the whole image first; Pillow does that here, on a smooth image."""
     encoded = jpeg(smooth(375, 500))
     ((images, _),) = batches(
         feed_of(shards([labelled(tf, encoded, 1)]), image_shape=(224, 224, 3), batch_size=1)
@@ -116,7 +116,7 @@ def test_evaluation_agrees_with_resizing_first(shards: Shards) -> None:
 
 
 def seen_part(image: NDArray[Any], height: int, width: int) -> Tuple[float, float, float, bool]:
-    """Return what of a :func:`smooth` image is seen: (x0, height, width, is mirrored), pixels."""
+    """Return the visible part of a smooth image: (x0, height, width, is mirrored), pixels."""
     red, green = image[..., 0].mean(axis=0), image[..., 1].mean(axis=1)
     across = (red[-1] - red[0]) * len(red) / (len(red) - 1) * width / 255
     down = (green[-1] - green[0]) * len(green) / (len(green) - 1) * height / 255
@@ -132,19 +132,19 @@ def test_training_shows_random_parts_half_of_them_mirrored(shards: Shards) -> No
     parts = [seen_part(image, height, width) for image in images]
     for _, down, across, _ in parts:
         assert down > 0
-        # To a few pixels, which is as well as colours tell.
+        # To a few pixels, the precision of the colours.
         assert 0.05 * 0.85 < down * across / (height * width) < 1.05
         assert 0.75 * 0.93 < across / down < 1.33 * 1.07
     areas = [down * across / (height * width) for _, down, across, _ in parts]
     assert min(areas) < 0.15
     assert max(areas) > 0.75
     assert np.ptp([left for left, _, _, _ in parts]) > width / 3
-    # 200 throws of a coin: five deviations.
+    # 200 throws of a coin: five standard deviations.
     assert 65 < sum(mirrored for _, _, _, mirrored in parts) < 135
 
 
-def test_instances_see_other_parts(shards: Shards) -> None:
-    """Each has its own copy of one image."""
+def test_instances_see_different_parts(shards: Shards) -> None:
+    """Each has a copy of the same image."""
     same = labelled(tf, jpeg(smooth(60, 80)), 7)
     feed = feed_of(shards([same], [same], split="train"), training=True, instances=2)
     (first, _), (second, _) = (batches(replace(feed, instance=i))[0] for i in range(2))
@@ -159,7 +159,7 @@ def test_training_covers_labelled_boxes(shards: Shards) -> None:
     ((images, _),) = batches(
         feed_of(found, training=True, image_shape=(32, 32, 3), batch_size=100, eight_bit=False)
     )
-    # Every part must reach into the box at the left edge.
+    # Every part must overlap the box at the left edge.
     assert max(seen_part(image, 300, 300)[0] for image in images) < 30 + 3
 
 
@@ -233,7 +233,7 @@ def test_instances_share_the_images(shards: Shards, contents: List[List[int]]) -
 
 
 def test_records_that_are_dealt_out_come_in_one_order_to_all(shards: Shards) -> None:
-    """Also where the order of a pass does not matter: else two instances read the same image."""
+    """Even if a pass needs no order: otherwise two instances would read the same image."""
     feed = feed_of(shards(list(range(1, 41)), list(range(41, 81))), parallel=8)
     parts = []
     for index in range(3):
@@ -243,7 +243,7 @@ def test_records_that_are_dealt_out_come_in_one_order_to_all(shards: Shards) -> 
     assert len(parts) == len(set(parts)) == 80
 
 
-def test_the_cache_holds_what_was_read(shards: Shards) -> None:
+def test_the_cache_contains_the_read_images(shards: Shards) -> None:
     found = shards(list(range(1, 9)))
     cached, read = (iter(dataset(tf, feed_of(found, cache=c), "float32")) for c in (True, False))
     for _ in range(3):
@@ -261,7 +261,7 @@ def test_the_cache_holds_what_was_read(shards: Shards) -> None:
 
 
 def message(feed: ImageNetFeed) -> str:
-    """Return what a user reads when the feed's batches cannot be made."""
+    """Return the message for a feed whose batches cannot be made."""
     iterator: Iterator[Any] = iter(dataset(tf, feed, "float32"))
     with pytest.raises((tf.errors.OpError, StopIteration)) as caught:
         for _ in range(50):
@@ -275,7 +275,7 @@ def message(feed: ImageNetFeed) -> str:
 
 
 def said_to_be(encoded: bytes, height: int, width: int) -> bytes:
-    """Return a JPEG whose header has another size."""
+    """Return a JPEG with another size in its header."""
     at = encoded.index(b"\xff\xc0") + 5
     return encoded[:at] + struct.pack(">HH", height, width) + encoded[at + 4 :]
 
@@ -301,9 +301,7 @@ STRANGE = {
 
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("strange", STRANGE)
-def test_the_record_that_cannot_be_used_is_named(
-    shards: Shards, strange: str, training: bool
-) -> None:
+def test_the_unusable_record_is_named(shards: Shards, strange: str, training: bool) -> None:
     found = shards([1, 2], [3, STRANGE[strange]], split="train")
     text = message(feed_of(found, training=training))
     assert f"record 1 of {found.paths[1]} cannot be used: " in text and BUILDER in text
@@ -322,7 +320,7 @@ def flipped(content: bytes, at: int) -> bytes:
         (None, "{path} cannot be read: No such file"),
     ],
 )
-def test_the_file_that_is_damaged_is_named(shards: Shards, change: Any, said: str) -> None:
+def test_the_damaged_file_is_named(shards: Shards, change: Any, said: str) -> None:
     found = shards([1, 2, 3], [4, 5, 6])
     path = Path(found.paths[1])
     content = path.read_bytes()
@@ -333,7 +331,7 @@ def test_the_file_that_is_damaged_is_named(shards: Shards, change: Any, said: st
     assert said.format(path=path) in text and BUILDER in text
 
 
-def test_no_record_at_all_and_a_fault_that_is_not_found_again(shards: Shards) -> None:
+def test_no_records_and_a_fault_that_does_not_repeat(shards: Shards) -> None:
     assert "have no record" in message(feed_of(shards([], [])))
     error = tf.errors.InternalError(None, None, "out of luck\nand more")
     text = str(explain(tf, error, feed_of(shards([1], [2]))))

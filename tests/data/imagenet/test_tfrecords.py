@@ -1,4 +1,4 @@
-"""TFRecords on disk, the images they are built from, and the feed that reads them."""
+"""TFRecords on disk, the images that they are built from, and the feed that reads them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def shards(split: str, total: int, folder: str = ".") -> List[str]:
 # ------------------------------------------------------------------ find_shards
 
 
-def test_files_that_are_no_records(tmp_path: Path) -> None:
+def test_other_files_are_skipped(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / shard_name("train", 0, 1))
     with pytest.raises(DataError):
         find_shards(tmp_path, "train")
@@ -95,9 +95,7 @@ def test_places(tmp_path: Path, place: str) -> None:
         (shards("train", 9)[:2], "train", "lacks 7 of its 9 train files: train-00002-of-00009"),
     ],
 )
-def test_folders_that_cannot_be_used(
-    tmp_path: Path, names: List[str], split: str, said: str
-) -> None:
+def test_unusable_folders(tmp_path: Path, names: List[str], split: str, said: str) -> None:
     touch(tmp_path, *names)
     with pytest.raises(DataError, match=said):
         find_shards(tmp_path, split)
@@ -108,7 +106,7 @@ def test_folders_that_cannot_be_used(
             find_sources(lost, "both", NO_COUNT)
 
 
-# ------------------------------------------------------------------ what they are built from
+# ------------------------------------------------------------------ source images
 
 
 LETTERS = string.ascii_letters + string.digits + "_"
@@ -150,7 +148,7 @@ def test_both_splits_have_the_labels_of_training(tmp_path: Path, validation: str
     assert (train.split, valid.split) == ("train", "validation")
     assert labelled(valid) == {"c/1.jpg": 2}
     assert train.classes == valid.classes == Classes(("a", "b", "c"), ("a", "b", "c"))
-    assert [train.shards, valid.shards] == [1024, 1]  # as published, as far as there are images
+    assert [train.shards, valid.shards] == [1024, 1]  # as published, for the images that exist
 
 
 def test_every_image_is_in_one_shard(tmp_path: Path) -> None:
@@ -195,9 +193,7 @@ def test_challenge_layout_with_its_table_of_validation_classes(tmp_path: Path) -
         (["1.jpg"], "train", "no class folders"),
     ],
 )
-def test_sources_that_cannot_be_built(
-    tmp_path: Path, names: List[str], split: str, said: str
-) -> None:
+def test_unusable_sources(tmp_path: Path, names: List[str], split: str, said: str) -> None:
     touch(tmp_path, *names)
     with pytest.raises(BuildUsageError, match=said):
         find_sources(tmp_path, split, NO_COUNT)
@@ -212,7 +208,7 @@ def test_sources_that_cannot_be_built(
         ("a\nb\n", 3, "--train-shards=3"),
     ],
 )
-def test_labels_and_numbers_of_shards_that_cannot_be_used(
+def test_unusable_labels_and_numbers_of_shards(
     tmp_path: Path, text: str, count: int, said: str
 ) -> None:
     touch(tmp_path, "train/a/1.jpg", "train/b/1.jpg")
@@ -235,7 +231,7 @@ class Config(RecordOptions):
     seed: int = 7
 
 
-SIZES = (4, 32)  # images of a batch, pixels of a side
+SIZES = (4, 32)  # images per batch, pixels per side
 
 
 def data_of(asked: List[str]) -> Data:
@@ -293,16 +289,16 @@ def test_generated_batch_is_one_image_and_one_label() -> None:
     assert exact.dtype == np.float32
     assert 7 <= exact.min() < 8
     assert 246 < exact.max() <= 247
-    # The deviation of a normal distribution that is cut off at two of them is 0.88 of it.
+    # The standard deviation of a normal distribution truncated at two of them is 0.88 of it.
     assert exact.mean() == pytest.approx(127, abs=0.5)
     assert exact.std() == pytest.approx(60 * 0.8796, abs=0.3)
     assert "seed 0" in feed.describe()["values"]
 
 
-# ------------------------------------------------------------------ where they come from
+# ------------------------------------------------------------------ where they are found
 
 
-def test_the_option_comes_before_the_environment(tmp_path: Path) -> None:
+def test_the_option_overrides_the_environment(tmp_path: Path) -> None:
     for name in ("option", "variable"):
         touch(tmp_path / name, *shards("train", 1))
     environ = {"DATASETS_DIR": str(tmp_path / "variable")}
@@ -313,7 +309,7 @@ def test_the_option_comes_before_the_environment(tmp_path: Path) -> None:
         source(("records", "train"), None, {"DATASETS_DIR": str(tmp_path / "gone")})
 
 
-OURS = SimpleNamespace(func=source)  # what pytest says of a fixture
+OURS = SimpleNamespace(func=source)  # pytest's facts about a fixture
 
 
 def item(fixture: str, mode: str, data: str = "real") -> Any:
@@ -331,9 +327,9 @@ def judge(items: List[Any], folder: Any, **options: bool) -> Any:
     return config
 
 
-def test_images_are_judged_for_cases_that_read_images(tmp_path: Path) -> None:
+def test_images_are_checked_for_cases_that_read_images(tmp_path: Path) -> None:
     touch(tmp_path, "1.jpg")
-    theirs = item("tensorflow", "training")  # a project's own fixture is the last of its name
+    theirs = item("tensorflow", "training")  # a project's own fixture is the last one with its name
     theirs._fixtureinfo.name2fixturedefs["data"] = [OURS, SimpleNamespace(func=item, argnames=())]
     generated = item("tensorflow", "training", "generated")
     config = judge([item("pytorch", "inference"), generated, theirs], tmp_path)
@@ -341,7 +337,7 @@ def test_images_are_judged_for_cases_that_read_images(tmp_path: Path) -> None:
     assert shared_of(config).found["images",].root == str(tmp_path)
 
 
-def test_tfrecords_are_judged_for_the_splits_that_are_read(tmp_path: Path) -> None:
+def test_tfrecords_are_checked_for_the_splits_that_are_read(tmp_path: Path) -> None:
     touch(tmp_path, *shards("train", 2))
     config = judge(
         [item("tensorflow", "training"), item("pytorch", "inference", "synthetic")], tmp_path
@@ -354,7 +350,7 @@ def test_tfrecords_are_judged_for_the_splits_that_are_read(tmp_path: Path) -> No
     judge([item("tensorflow", "inference")], tmp_path, dry_run=True)
 
 
-def test_samples_are_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sample_images_are_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DATASETS_DIR", raising=False)
     monkeypatch.setenv("IPUBENCH_CACHE_DIR", str(tmp_path / "cache"))
     config = judge([item("tensorflow", "training")], None)
@@ -363,7 +359,7 @@ def test_samples_are_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert shared_of(config).found == {("records", "train"): None}
 
 
-def test_nothing_here_imports_a_framework() -> None:
+def test_importing_this_loads_no_framework() -> None:
     program = (
         "import sys, ipubench.fixtures.data.provider, ipubench.fixtures.data.imagenet.pipeline\n"
         "import ipubench.plugins.selection.datasets, ipubench.fixtures.pytest_fixtures\n"

@@ -27,7 +27,7 @@ def touch(root: Path, *names: str) -> Path:
             ".",
             ["ant/a.jpeg", "ant/b.png", "cat/x.JPG", "dog/1.JPEG", "dog/2.jpg"],
         ),
-        # Hidden, empty and other entries are not looked at.
+        # Hidden, empty and other entries are ignored.
         (["a/1.jpg", "a/notes.txt", "a/._1.jpg", ".cache/2.jpg", "b/c.md"], ".", ["a/1.jpg"]),
         (["2.jpg", "1.jpg", "notes/readme.md"], ".", ["1.jpg", "2.jpg"]),
         *(
@@ -48,7 +48,7 @@ def test_layouts(tmp_path: Path, names: List[str], place: str, found: List[str])
     assert not folder.samples
 
 
-def test_training_images_are_never_walked_beside_validation_images(
+def test_training_images_next_to_validation_images_are_not_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     touch(tmp_path, "val/readme.txt", "train/a/1.jpg")

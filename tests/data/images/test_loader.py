@@ -43,7 +43,7 @@ def torch() -> Any:
 
 @pytest.fixture
 def vigilant(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have torch look for dead workers every second, which it does every five."""
+    """Have torch look for dead workers every second instead of every five."""
     from torch.utils.data import _utils, dataloader
 
     monkeypatch.setattr(_utils, "MP_STATUS_CHECK_INTERVAL", 1.0)
@@ -109,7 +109,7 @@ def test_a_corrupt_image_is_replaced_by_the_next_and_named(
 
 @pytest.mark.framework
 @WORKERS
-def test_nothing_but_corrupt_images(torch: Any, tmp_path: Path, workers: int) -> None:
+def test_only_corrupt_images(torch: Any, tmp_path: Path, workers: int) -> None:
     feed = feed_of(tmp_path, images=5, batch_size=2, workers=workers)
     for path in tmp_path.iterdir():
         path.write_bytes(b"")
@@ -121,7 +121,7 @@ def test_nothing_but_corrupt_images(torch: Any, tmp_path: Path, workers: int) ->
 
 @pytest.mark.framework
 @pytest.mark.usefixtures("vigilant")
-def test_a_killed_worker_is_an_error_and_not_a_hang(torch: Any, tmp_path: Path) -> None:
+def test_a_killed_worker_is_an_error_not_a_hang(torch: Any, tmp_path: Path) -> None:
     handler = signal.getsignal(signal.SIGCHLD)
     feed = feed_of(tmp_path, images=5, batch_size=16, workers=2)
     batches = image_batches(feed)
@@ -148,7 +148,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.framework
-def test_no_process_outlives_a_reader_that_is_killed(torch: Any, tmp_path: Path) -> None:
+def test_no_process_outlives_a_killed_reader(torch: Any, tmp_path: Path) -> None:
     feed_of(tmp_path, images=2, batch_size=1, workers=2)
     program = tmp_path / "killed.py"
     program.write_text(KILLED)
@@ -156,21 +156,21 @@ def test_no_process_outlives_a_reader_that_is_killed(torch: Any, tmp_path: Path)
     words = (str(program), str(tmp_path))
     ended = SuiteServer.run(tmp_path, environment, *words, framework="torch")
     ended.assert_code(-signal.SIGKILL)
-    # Python may add that semaphores were left.
+    # Python may report leaked semaphores.
     pids = [int(word) for line in ended.lines if line[:1].isdigit() for word in line.split()]
     assert len(pids) == 3
     wait_until_gone(pids)
 
 
 def _without_shared_memory(path: str, size: int) -> NDArray[np.uint8]:
-    """In the place of load_image: have this worker find no room for what it hands over."""
+    """Replaces load_image: leaves this worker no shared memory for its result."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
     return load_image(path, size)
 
 
 @pytest.mark.framework
 @pytest.mark.usefixtures("vigilant")
-def test_shared_memory_that_is_short_is_no_hang(
+def test_full_shared_memory_does_not_hang(
     torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loader, "load_image", _without_shared_memory)

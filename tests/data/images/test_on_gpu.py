@@ -91,7 +91,7 @@ def batches_of(kind: str, decode: Any) -> Iterator[Any]:
 
 
 def feed_of(root: Path, batch_size: int, workers: int, task_images: int) -> ImageFeed:
-    """Six files: four of them are for the GPU, in three shapes, and two are not."""
+    """Six files: the GPU takes four of them, in three shapes."""
     whole = sample_pixels(0)
     kinds: List[Any] = [
         (whole, "JPEG", {}),
@@ -123,7 +123,7 @@ def alike(batch: Any, wanted: List[NDArray[np.uint8]], kind: str) -> None:
 @pytest.mark.parametrize(
     ("workers", "batch_size", "task_images"), [(0, 4, 4), (2, 3, 5), (0, 8, 3)]
 )
-def test_images_are_pillow_s_but_for_a_bound(
+def test_images_agree_with_pillow_within_a_bound(
     kind: str, batches_of: Any, tmp_path: Path, workers: int, batch_size: int, task_images: int
 ) -> None:
     feed = feed_of(tmp_path, batch_size, workers, task_images)
@@ -149,7 +149,7 @@ def test_corrupt_files_are_replaced_and_named(kind: str, batches_of: Any, tmp_pa
     assert tuple(feed.corrupt) == paths[2:4]
 
 
-def test_a_task_that_the_gpu_refuses_is_the_host_s(
+def test_a_task_that_the_gpu_refuses_runs_on_the_host(
     kind: str, batches_of: Any, tmp_path: Path
 ) -> None:
     """The damaged file has a header and an end, but no image."""
@@ -160,7 +160,7 @@ def test_a_task_that_the_gpu_refuses_is_the_host_s(
     damaged.write_bytes(content[:700] + b"\xff\xd9")
     batch = next(batches_of(feed))
     assert len(batch) == 6
-    if feed.refused:  # nvJPEG may make something of it
+    if feed.refused:  # nvJPEG may decode something
         wanted = [load_image(path, SIZE) for path in feed.folder.paths[1:]]
         alike(batch[1:], wanted, kind)
         assert feed.on_host == set(range(6))
@@ -168,7 +168,7 @@ def test_a_task_that_the_gpu_refuses_is_the_host_s(
         assert kind == "cuda"
 
 
-def test_nothing_but_corrupt_files(batches_of: Any, tmp_path: Path) -> None:
+def test_only_corrupt_files(batches_of: Any, tmp_path: Path) -> None:
     feed = feed_of(tmp_path, 2, 0, 2)
     for path in tmp_path.iterdir():
         path.write_bytes(b"")
@@ -229,7 +229,7 @@ def test_a_case_on_a_gpu_uses_the_decoder_if_there_is_one(
     assert step.counters() == ({"decoded_on_host": 2} if by_gpu else {})
 
 
-def test_the_host_decodes_where_the_gpu_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_host_decodes_if_the_gpu_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch", reason="needs PyTorch: pip install torch")
     from ipubench.fixtures.data.images import on_gpu
 

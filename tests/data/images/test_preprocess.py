@@ -82,7 +82,7 @@ def test_pixels_equal_torchvision(
 
 
 @pytest.mark.parametrize(("width", "height"), [(1100, 768), (2000, 1600), (3200, 2400)])
-def test_a_large_image_that_is_halved_while_it_is_decoded_is_nearly_the_same(
+def test_a_large_image_that_is_halved_while_decoding_is_nearly_the_same(
     tmp_path: Path, width: int, height: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "x.jpg"
@@ -110,7 +110,7 @@ def test_every_mode_becomes_rgb(tmp_path: Path, mode: str) -> None:
     assert loaded.dtype == np.uint8
     assert loaded.flags.c_contiguous
     assert loaded.std() > 0
-    if mode == "I;16":  # white is 65535, not all above 255
+    if mode == "I;16":  # white is 65535; not everything above 255 is white
         eight_bits = write(tmp_path / "y.png", encoded(grey, "PNG"))
         assert np.array_equal(loaded, load_image(eight_bits, 32))
 
@@ -118,7 +118,7 @@ def test_every_mode_becomes_rgb(tmp_path: Path, mode: str) -> None:
 def test_orientation_tag_is_ignored(tmp_path: Path) -> None:
     image = Image.fromarray(pixels(40, 30))
     exif = Image.Exif()
-    exif[0x0112] = 6  # orientation: turned
+    exif[0x0112] = 6  # orientation: rotated
     image.save(tmp_path / "turned.jpg", exif=exif)
     image.save(tmp_path / "plain.jpg")
     turned, plain = (load_image(tmp_path / name, 32) for name in ("turned.jpg", "plain.jpg"))
@@ -126,7 +126,7 @@ def test_orientation_tag_is_ignored(tmp_path: Path) -> None:
 
 
 def of_size(width: int, height: int) -> bytes:
-    """Return a PNG whose header, which has a checksum, says another size."""
+    """Return a PNG with another size in its header, which has a checksum."""
     content = bytearray(encoded(Image.new("1", (9, 9)), "PNG"))
     content[16:24] = struct.pack(">II", width, height)
     content[29:33] = struct.pack(">I", zlib.crc32(content[12:29]))
@@ -148,7 +148,7 @@ PNG = encoded(Image.fromarray(pixels(24, 18)), "PNG")
         ("RGB", "PNG", {}, False),
     ],
 )
-def test_a_gpu_gets_the_files_that_it_decodes(
+def test_a_gpu_gets_the_files_that_it_can_decode(
     tmp_path: Path, mode: str, kind: str, options: Dict[str, Any], by_gpu: bool
 ) -> None:
     path = tmp_path / "x.jpg"
@@ -173,10 +173,10 @@ def test_a_gpu_gets_no_damaged_file(tmp_path: Path) -> None:
         (encoded(Image.new("L", (9, 9)), "GIF"), "neither a JPEG nor a PNG"),
         (of_size(10_000, 10_000), "pixels"),
         (of_size(20_000, 20_000), "pixels"),
-        (encoded(Image.new("L", (60_000, 1)), "PNG"), "pixels"),  # once it is resized
+        (encoded(Image.new("L", (60_000, 1)), "PNG"), "pixels"),  # after resizing
     ],
 )
-def test_files_that_are_no_usable_image(tmp_path: Path, content: bytes, reason: str) -> None:
+def test_unusable_images(tmp_path: Path, content: bytes, reason: str) -> None:
     path = write(tmp_path / "x.jpg", content)
     with pytest.raises(CorruptImage, match=reason) as caught:
         load_image(path, 224)
@@ -186,7 +186,7 @@ def test_files_that_are_no_usable_image(tmp_path: Path, content: bytes, reason: 
 @pytest.mark.parametrize(
     "read", [lambda path: load_image(path, 32), lambda path: encode(str(path))]
 )
-def test_what_is_no_file_of_an_image_s_size(tmp_path: Path, read: Callable[[Path], Any]) -> None:
+def test_non_image_files(tmp_path: Path, read: Callable[[Path], Any]) -> None:
     os.mkfifo(tmp_path / "pipe.jpg")
     with (tmp_path / "large.jpg").open("wb") as file:
         file.truncate(1 << 40)

@@ -1,4 +1,4 @@
-"""The sample images: like ImageNet's for a decoder, the same everywhere, made once."""
+"""The sample images: as hard to decode as ImageNet's, the same everywhere, drawn once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def folder() -> ImageFolder:
-    """Return the images that all tests of a run share: to draw them takes seconds."""
+    """Return the images that all tests of a run share: drawing them takes seconds."""
     return samples.sample_folder(cache_dir())
 
 
@@ -61,11 +61,11 @@ def test_colours_are_those_of_natural_images(folder: ImageFolder) -> None:
     assert pixels.mean(axis=0) == pytest.approx(samples.MEAN_COLOUR, abs=0.02)
     assert pixels.std(axis=0) == pytest.approx([samples.CONTRAST] * 3, abs=0.03)
     correlation = np.corrcoef(pixels.T)
-    # Neighbours in the spectrum resemble each other more than red and blue do.
+    # Neighbouring frequencies are more alike than red and blue.
     assert min(correlation[0, 1], correlation[1, 2]) > correlation[0, 2] > 0.7
 
 
-def test_a_half_made_folder_is_remade_with_the_same_bytes(
+def test_an_incomplete_folder_is_drawn_again_with_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(samples, "SAMPLE_CLASSES", 1)
@@ -80,7 +80,7 @@ def test_a_half_made_folder_is_remade_with_the_same_bytes(
     assert {path.name for path in tmp_path.iterdir()} <= {samples.NAME, f"{samples.NAME}.lock"}
 
 
-def test_processes_wait_for_the_one_that_makes_them(
+def test_processes_wait_for_the_one_that_draws_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: List[str] = []

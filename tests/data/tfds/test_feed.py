@@ -1,4 +1,4 @@
-"""Small data sets: where they are found, what is said of those that cannot be used, their feeds."""
+"""Small data sets: where they are found, messages for unusable ones, and their feeds."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ SPLIT = PreparedSplit("/data/cifar10/3.0.2", "cifar10", "train", ("/data/x",), (
 
 
 def record(content: bytes) -> bytes:
-    """Return a TFRecord whose checksums nobody has looked at."""
+    """Return a TFRecord with dummy checksums."""
     return struct.pack("<Q", len(content)) + bytes(4) + content + bytes(4)
 
 
 def layout(folder: Path, name: str = "cifar10", lengths: Sequence[int] = (2, 1)) -> Path:
-    """Write a folder of a version with both splits; the records have no meaning."""
+    """Write a version's folder with both splits; the records have no meaning."""
     folder.mkdir(parents=True)
     for split in ("train", "test"):
         for index, length in enumerate(lengths):
@@ -67,10 +67,10 @@ def test_places(tmp_path: Path, below: str) -> None:
     assert find_prepared(tmp_path / "nowhere", "cifar10", "train") is None
 
 
-def test_the_highest_version_and_its_names_of_files(tmp_path: Path) -> None:
+def test_the_highest_version_and_its_file_names(tmp_path: Path) -> None:
     for version in ("3.0.2", "10.0.0", "9.1.0"):
         layout(tmp_path / "cifar10" / version)
-    # What a download that was ended leaves.
+    # An interrupted download leaves this.
     layout(tmp_path / "cifar10" / "11.0.0.incompleteA1B2")
     (tmp_path / "cifar10" / "12.0.0").mkdir()
     folder = tmp_path / "cifar10" / "10.0.0"
@@ -122,7 +122,7 @@ def of_train(**more: Any) -> Any:
         ({"fileFormat": "array_record", "splits": []}, "TFRecords"),
     ],
 )
-def test_other_contents_of_the_description(tmp_path: Path, content: Any, what: str) -> None:
+def test_other_contents_of_the_metadata(tmp_path: Path, content: Any, what: str) -> None:
     folder = layout(tmp_path / "cifar10" / "3.0.2")
     if not isinstance(content, str):
         content = json.dumps({"name": "cifar10", **content})
@@ -131,7 +131,7 @@ def test_other_contents_of_the_description(tmp_path: Path, content: Any, what: s
     assert what in text and str(folder) in text
 
 
-# ------------------------------------------------------------------ where nothing is on disk
+# ------------------------------------------------------------------ nothing on disk
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def reachable(monkeypatch: pytest.MonkeyPatch) -> Iterator[List[str]]:
-    """A server of this machine that answers for all sources; what it was asked for."""
+    """A local server that stands for all sources, and the requests that it got."""
     asked: List[str] = []
 
     class Answers(BaseHTTPRequestHandler):
@@ -186,7 +186,7 @@ def reachable(monkeypatch: pytest.MonkeyPatch) -> Iterator[List[str]]:
         thread.join()
 
 
-def test_a_named_folder_is_downloaded_into_once(
+def test_a_named_folder_is_downloaded_once(
     tmp_path: Path, package: Path, reachable: List[str]
 ) -> None:
     root = tmp_path / "new" / "folder"
@@ -257,7 +257,7 @@ def test_feeds_follow_the_configuration() -> None:
     assert (validation.batch_size, validation.training, validation.total) == (100, False, 10000)
 
 
-def test_without_training_the_measured_feed_is_that_of_validation(
+def test_without_training_the_measured_feed_is_the_validation_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "validation-00000-of-00001"
@@ -268,14 +268,14 @@ def test_without_training_the_measured_feed_is_that_of_validation(
     assert (feed.training, feed.shards, feed.cache) == (False, shards, True)
     assert (feed.examples, feed.normalization, feed.image_size) == (5, "host", 224)
     assert feed.describe()["source"] == str(tmp_path)
-    # Files of more than a quarter of the memory do not stay in it.
+    # Files larger than a quarter of the memory do not stay in it.
     for total, cached in ((4 * shards.size(), True), (4 * shards.size() - 1, False)):
         monkeypatch.setattr("ipubench.fixtures.machine.memory.total", lambda total=total: total)
         feed = config.feed(Data(lambda kind, split: {"validation": shards}[split]))
         assert feed.cache == cached
 
 
-def test_nothing_is_searched_for_without_real_data() -> None:
+def test_without_real_data_nothing_is_looked_up() -> None:
     def no_images(*names: str) -> Any:
         raise AssertionError("not to be searched for")
 
@@ -315,11 +315,11 @@ def test_passes_of_instances_cover_all_images(
     assert sum(feed.examples for feed in feeds) == feeds[0].all_examples == sum(counts)
     (batches,) = {feed.batches_per_epoch for feed in feeds}
     assert all(feed.examples <= batches * batch for feed in feeds)
-    # One batch less would not do.
+    # One batch fewer would not suffice.
     assert max(feed.examples for feed in feeds) > (batches - 1) * batch
 
 
-def test_the_run_is_told_before_its_first_case(tmp_path: Path) -> None:
+def test_problems_are_reported_before_the_first_case(tmp_path: Path) -> None:
     folder = layout(tmp_path / "cifar10" / "3.0.2", lengths=(4,))
     case = Case(Application(name="x", data="real"), id="x")
     data = SimpleNamespace(name2fixturedefs={"data": [SimpleNamespace(func=source)]})

@@ -1,4 +1,4 @@
-"""Batches of the TensorFlow 2 CNN application: pixels, labels, order, passes, and damaged files."""
+"""Batches of the TensorFlow 2 CNN application: pixels, labels, order, passes, damaged files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TRAIN, VALIDATION = 50, 13
 
 @pytest.fixture(scope="module")
 def cifar(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data set of 50 and 13 images, no two alike, in three files a split."""
+    """A data set of 50 and 13 images, all different, in three files per split."""
     root = tmp_path_factory.mktemp("cifar")
     learnable_cifar(root, TRAIN, VALIDATION, shards=3)
     return root
@@ -79,7 +79,7 @@ def written(split: str, dataset: str = "cifar10") -> Tuple[NDArray[Any], NDArray
 # ------------------------------------------------------------------ pixels
 
 
-def test_one_pass_of_validation_filled_up_with_zero_images(cifar: Path) -> None:
+def test_one_pass_of_validation_is_padded_with_zero_images(cifar: Path) -> None:
     feed = feed_of(cifar, training=False, eight_bit=True, device_preprocess=True)
     found = batches(feed)
     assert (len(found), feed.batches_per_epoch, feed.examples) == (4, 4, VALIDATION)
@@ -94,7 +94,9 @@ def test_one_pass_of_validation_filled_up_with_zero_images(cifar: Path) -> None:
 
 
 @pytest.mark.parametrize("compute", ["float32", "bfloat16"])
-def test_where_validation_images_are_normalised(cifar: Path, compute: str) -> None:
+def test_validation_images_are_normalised_on_the_host_or_the_device(
+    cifar: Path, compute: str
+) -> None:
     feed = feed_of(cifar, training=False, batch_size=VALIDATION)
     pixels, _ = written("validation")
     for device, expected in ((True, pixels), (False, standardised(pixels))):
@@ -114,12 +116,12 @@ def test_greyscale(tmp_path: Path) -> None:
         feed_of(tmp_path, True, "mnist", batch_size=10, shuffle=False), count=1
     )
     pixels, numbers = textures(10, (28, 28, 1), 10, seed=1)
-    assert np.abs(images - pixels / 255).max() < 1e-6  # neither mirrored nor moved
+    assert np.abs(images - pixels / 255).max() < 1e-6  # neither mirrored nor shifted
     assert (labels == numbers).all()
 
 
 def seen(image: NDArray[Any], whole: NDArray[Any]) -> Tuple[int, int, bool]:
-    """Return which part of an image with 4 zeros around it is seen: (row, column, is mirrored)."""
+    """Return the visible part of an image padded with 4 zeros: (row, column, is mirrored)."""
     padded = np.pad(whole, ((4, 4), (4, 4), (0, 0)))
     for row in range(9):
         for column in range(9):
@@ -132,18 +134,18 @@ def seen(image: NDArray[Any], whole: NDArray[Any]) -> Tuple[int, int, bool]:
 
 @pytest.mark.parametrize("device", [False, True])
 def test_training_sees_random_parts(cifar: Path, device: bool) -> None:
-    """Half of them mirrored by the host, unless the device does that."""
+    """The host mirrors half of them, unless the device does."""
     feed = feed_of(cifar, True, shuffle=False, device_preprocess=device, eight_bit=device)
     images, labels = joined(batches(feed, 50))  # 200 images, four times each
     pixels, numbers = written("train")
     assert (labels == np.tile(numbers, 4)).all()
     wholes = np.tile(pixels.astype(int) if device else standardised(pixels), (4, 1, 1, 1))
     parts = [seen(image, whole) for image, whole in zip(images.astype(wholes.dtype), wholes)]
-    # With 200 throws each of the nine places is missing once in 10 ** 10 times.
+    # With 200 draws each of the nine positions is missing once in 10 ** 10 times.
     assert {row for row, _, _ in parts} == {column for _, column, _ in parts} == set(range(9))
     mirrored = sum(was for _, _, was in parts)
-    assert mirrored == 0 if device else 65 < mirrored < 135  # five deviations
-    # An image is seen another way in another epoch, and by another instance.
+    assert mirrored == 0 if device else 65 < mirrored < 135  # five standard deviations
+    # Another epoch or another instance sees an image differently.
     assert sum(parts[i] == parts[i + 50] for i in range(50)) < 10
     other = batches(replace(feed, instance=1, instances=2), 1)[0][0].astype(wholes.dtype)
     assert any(seen(*pair) != part for *pair, part in zip(other, wholes[1::2], parts[1::2]))
@@ -153,7 +155,7 @@ def test_training_sees_random_parts(cifar: Path, device: bool) -> None:
 
 
 def labels_of(feed: ApplicationFeed, count: int) -> List[int]:
-    """Return the numbers of the images of some batches in the data set."""
+    """Return the numbers that some batches' images have in the data set."""
     pixels, _ = written("train" if feed.training else "validation")
     number = {image.tobytes(): index for index, image in enumerate(pixels)}
     return [number[image.tobytes()] for images, _ in batches(feed, count) for image in images]
@@ -176,9 +178,9 @@ def test_shuffling(cifar: Path, uncropped: None) -> None:
     assert labels_of(replace(feed, shuffle=False), 10) == list(range(50)) * 2
 
 
-# In the first pass, in the second one, and with batches of more than a pass.
+# In the first pass, in the second one, and with batches larger than a pass.
 @pytest.mark.parametrize(("batch", "start"), [(3, 1), (3, 20), (128, 2)])
-def test_training_continues_where_it_was(cifar: Path, batch: int, start: int) -> None:
+def test_training_continues_from_its_position(cifar: Path, batch: int, start: int) -> None:
     feed = feed_of(cifar, True, batch_size=batch)
     whole = batches(feed, start + 3)[start:]
     for (images, labels), (same, numbers) in zip(whole, batches(feed, 3, start)):
@@ -211,7 +213,7 @@ def test_more_instances_than_images(cifar: Path) -> None:
 
 
 def broken(root: Path, change: Callable[[Path], None]) -> str:
-    """Return what is said of a data set that was changed after it was found."""
+    """Return the message for a data set that changed after it was found."""
     feed = feed_of(root, True)
     assert feed.prepared is not None
     change(Path(feed.prepared.paths[-1]))
@@ -272,7 +274,7 @@ def test_damaged_files(small: Path) -> None:
 
 @pytest.fixture
 def records(tmp_path: Path) -> Callable[..., ApplicationFeed]:
-    """Return a feed of ImageNet records of one image with labels 1 to 7, in two files a split."""
+    """Return a feed of ImageNet records of one image with labels 1 to 7, in two files per split."""
 
     def feed(training: bool, **options: Any) -> ApplicationFeed:
         picture = jpeg(smooth(40, 60))
@@ -354,12 +356,12 @@ def test_generated_batches() -> None:
     assert (images == pixels.astype(np.uint8)).all()
 
 
-def test_runtimes_take_such_feeds(cifar: Path) -> None:
+def test_runtimes_accept_such_feeds(cifar: Path) -> None:
     feed = feed_of(cifar, False, batch_size=8)
     images = ImageInput(tf, "/CPU:0", feed, "float32")
     images.open()
     passes = [images.take()[1].numpy().tolist() for _ in range(4)]
-    assert passes[:2] == passes[2:]  # measuring goes on after a pass
+    assert passes[:2] == passes[2:]  # measuring continues after a pass
     for eight_bit in (True, False):
         synthetic = ApplicationFeed("synthetic", 6, (28, 28, 1), 10, eight_bit, dataset="mnist")
         ring = ImageInput(tf, "/CPU:0", synthetic, "bfloat16")
@@ -378,7 +380,7 @@ def test_sample_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     images, labels = joined(batches(feed, 50))
     assert images.shape == (200, 28, 28, 1)
     assert set(labels) == set(range(10))
-    # What was damaged is made again, the same.
+    # Damaged files are written again, identically.
     content = Path(found.paths[0]).read_bytes()
     Path(found.paths[0]).write_bytes(content[:-1])
     assert sample_examples.sample_examples(tmp_path, "mnist", "train") == found
@@ -398,7 +400,7 @@ def test_the_layout_is_that_of_tensorflow_datasets(cifar: Path, tmp_path: Path) 
     theirs = {example["image"].tobytes(): int(example["label"]) for example in read}
     assert theirs == {image.tobytes(): int(n) for image, n in zip(pixels, numbers)}
 
-    # And what the package writes is read.
+    # And we read what the package writes.
     features = tfds.features.FeaturesDict(
         {
             "id": tfds.features.Text(),

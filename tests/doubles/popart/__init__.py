@@ -6,8 +6,8 @@ its graph in float32 on the CPU, takes its batches from the host's arrays as Pop
 its weights. It is as strict as the SDK about what the project can get wrong: names, types and sizes
 of arrays, the number of IPUs, how full a pipeline is, the order of calls.
 
-Tests install :func:`as_module` as ``popart`` and steer it through :data:`recorder`, which is not
-part of what the module offers.
+Tests install :func:`as_module` as ``popart`` and control it with :data:`recorder`, which the module
+itself does not offer.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tests.doubles.popart.session import (
 )
 from tests.doubles.record import module_of
 
-# What `import popart` gives; everything else here belongs to the stand-in.
+# The contents of `import popart`; everything else here belongs to the stand-in.
 __all__ = [
     "AnchorReturnType",
     "Builder",

@@ -1,4 +1,4 @@
-"""What a session is given: how it runs, what comes back, how weights are updated."""
+"""A session's options: how it runs, which tensors it returns, how weights are updated."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ReductionType(enum.Enum):
 
 
 class AnchorReturnType:
-    """Which of a tensor's values of one call come back to the host."""
+    """Which values of a tensor a call returns."""
 
     @recorded
     def __init__(self, anchorReturnTypeString: str) -> None:
@@ -49,7 +49,7 @@ class AnchorReturnType:
 
 
 class TensorInfo:
-    """Type and shape of a tensor."""
+    """A tensor's type and shape."""
 
     @recorded
     def __init__(self, *args: Any) -> None:
@@ -85,7 +85,7 @@ class ConstSGD:
 
 
 def _option(name: str, default: Any) -> Any:
-    """Return a property that takes values of its default's type only."""
+    """Return a property that accepts only values of its default's type."""
 
     def read(self: SessionOptions) -> Any:
         return self._values.get(name, default)
@@ -98,7 +98,7 @@ def _option(name: str, default: Any) -> Any:
 
 
 class SessionOptions:
-    """How a graph is compiled; a name that PopART lacks is refused."""
+    """How a graph is compiled; names that PopART lacks are refused."""
 
     __slots__ = ("_values",)
 

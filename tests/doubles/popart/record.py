@@ -1,4 +1,4 @@
-"""What the stand-in of PopART notes, how a test steers it, and the errors that it raises."""
+"""The recorder of the PopART stand-in, how a test controls it, and its errors."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ Array = Any  # np.ndarray
 
 @dataclass
 class Recorder(Calls):
-    """What was called, and what shall go wrong."""
+    """The calls so far, and the failures to produce."""
 
     #: Sessions and devices made so far.
     sessions: List[Any] = field(default_factory=list)
     devices: List[DeviceInfo] = field(default_factory=list)
-    #: IPUs of the device that is asked for by number.
+    #: IPUs of the device that has the requested number.
     ipus_of_id: int = 1
-    #: Messages of errors; empty: nothing goes wrong.
+    #: Error messages; empty if nothing fails.
     attach_error: str = ""
     compile_error: str = ""
 
     @property
     def options(self) -> Dict[str, Any]:
-        """The session options that the last session was given, by name."""
+        """The options of the last session, by name."""
         found: Dict[str, Any] = self.sessions[-1]._options._values
         return found
 
@@ -38,12 +38,12 @@ recorded = recorder.recorded
 
 
 class popart_exception(Exception):
-    """What PopART raises."""
+    """Raised by PopART."""
 
 
 class poplar_exception(Exception):
-    """What Poplar raises."""
+    """Raised by Poplar."""
 
 
 class poplibs_exception(Exception):
-    """What Poplar's libraries raise."""
+    """Raised by Poplar's libraries."""

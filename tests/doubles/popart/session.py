@@ -1,4 +1,4 @@
-"""Devices, and the sessions that run a graph on them."""
+"""Devices, and sessions that run a graph on them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class DeviceManager:
 
 
 class PyStepIO:
-    """The host's arrays of one call."""
+    """The host's arrays for one call."""
 
     @recorded
     def __init__(self, inputs: Dict[str, Array], outputs: Dict[str, Array]) -> None:
@@ -90,7 +90,7 @@ class PyStepIO:
 
 
 class _Session:
-    """What both sessions share: a graph on a device."""
+    """Shared by both sessions: a graph on a device."""
 
     _training = False
 
@@ -176,7 +176,7 @@ class _Session:
         self._ran = True
 
     def _returned(self) -> Dict[str, Tuple[Tuple[int, ...], str]]:
-        """Return shape and type of the tensors that come back, by name."""
+        """Return shape and type of the returned tensors, by name."""
         from ipubench.models.onnx.network import dtype_of, shape_of
 
         values = {value.name: value for value in self._model.graph.output}
@@ -230,7 +230,7 @@ class _Session:
         return torch.from_numpy(array if array.dtype == np.int32 else array.astype(np.float32))
 
     def _after_batch(self, results: List[Dict[str, Any]]) -> None:
-        """Inference keeps its weights."""
+        """Do nothing: inference keeps its weights."""
 
 
 class InferenceSession(_Session):

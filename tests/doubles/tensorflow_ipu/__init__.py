@@ -2,11 +2,11 @@
 
 It offers the names and signatures of the SDK and nothing else
 (tests/runtimes/tensorflow/test_contract.py checks them against the SDK's published API), records
-every call, and runs programs on the CPU. It is as strict as the SDK about what the project can get
-wrong: names and types of options, flags, the life of a queue and of a device, the parameters of a
-loop's body.
+every call, and runs programs on the CPU. It is as strict as the SDK about the project's possible
+mistakes: names and types of options, flags, the life of a queue and of a device, the parameters of
+a loop's body.
 
-Tests put :func:`modules` into ``sys.modules`` and steer it through :data:`recorder`.
+Tests put :func:`modules` into ``sys.modules`` and control it with :data:`recorder`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.doubles.tensorflow_ipu.record import recorder
 __all__ = ["ADDONS", "OFFERED", "AddonsFinder", "distribution", "modules", "recorder", "strategies"]
 
 ROOT = "tensorflow.python.ipu"
-#: Module of the SDK -> what it offers.
+#: Module of the SDK -> its contents.
 OFFERED: Dict[str, Tuple[Any, ...]] = {
     f"{ROOT}.config": (
         config.DeviceConnectionType,
@@ -62,9 +62,9 @@ OFFERED: Dict[str, Tuple[Any, ...]] = {
     f"{ROOT}.cross_replica_ops": (program.cross_replica_mean, program.cross_replica_sum),
     f"{ROOT}.utils": (program.get_num_of_ipus_in_device, program.reset_ipu_seed),
 }
-#: The fused layers; they are made on Keras when they are first asked for.
+#: The fused layers; they are built on Keras on first use.
 ADDONS = "ipu_tensorflow_addons.keras.layers"
-#: The versions that the addons of SDK 3.4 were built with.
+#: The versions that the addons of SDK 3.4 need.
 BUILT_WITH = {"tensorflow": "2.6.3", "keras": "2.6.0"}
 
 
@@ -86,10 +86,10 @@ def modules() -> Dict[str, ModuleType]:
 
 
 class AddonsFinder(MetaPathFinder):
-    """An installed ``ipu_tensorflow_addons``, which looks at its surroundings when it is imported.
+    """An installed ``ipu_tensorflow_addons``, which checks its dependencies at import.
 
     In the order of graphcore/ipu_tensorflow_addons, util/_dependency_checker.py. ``versions`` are
-    those that are installed; ``ipu_keras`` is whether keras is the SDK's.
+    the installed ones; ``ipu_keras`` is whether keras is the SDK's.
     """
 
     def __init__(self, versions: Dict[str, str], ipu_keras: bool) -> None:
@@ -97,7 +97,7 @@ class AddonsFinder(MetaPathFinder):
         self._ipu_keras = ipu_keras
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Optional[Any]:
-        """Raise ImportError where the package does."""
+        """Raise ImportError if the package does."""
         if name != "ipu_tensorflow_addons":
             return None
         found = {"TensorFlow": importlib.util.find_spec(ROOT), "Keras": self._ipu_keras}
@@ -111,7 +111,7 @@ class AddonsFinder(MetaPathFinder):
 
 
 def distribution() -> Dict[str, ModuleType]:
-    """Return ``popdist.tensorflow``, which goes beside the modules of tests.doubles.popdist."""
+    """Return ``popdist.tensorflow``, for use with the modules of tests.doubles.popdist."""
     name = "popdist.tensorflow"
     return {name: module_of(name, ("set_ipu_config",), vars(distributed))}
 

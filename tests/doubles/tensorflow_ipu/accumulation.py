@@ -23,7 +23,7 @@ class GradientAccumulationReductionMethod(enum.Enum):
 def accumulation_scales(
     method: GradientAccumulationReductionMethod, number: Any, count: int
 ) -> Tuple[Any, Any]:
-    """Return by what the sum so far and the gradient of micro batch ``number`` are multiplied."""
+    """Return the factors of the sum so far and of micro batch ``number``'s gradient."""
     if method is GradientAccumulationReductionMethod.RUNNING_MEAN:
         return number / (number + 1.0), 1.0 / (number + 1.0)
     if method is GradientAccumulationReductionMethod.MEAN:
@@ -32,7 +32,7 @@ def accumulation_scales(
 
 
 class IpuOptimizer:
-    """An optimiser of TensorFlow 1 around another; Keras' are refused, as in the SDK."""
+    """A TensorFlow 1 optimiser around another one; Keras's are refused, as in the SDK."""
 
     def __init__(self, opt: Any, name: Optional[str] = None) -> None:
         import tensorflow as tf
@@ -52,7 +52,7 @@ class IpuOptimizer:
 
 
 class GradientAccumulationOptimizerV2(IpuOptimizer):
-    """Applies every ``num_mini_batches``-th time what it was given since."""
+    """Applies the accumulated gradients on every ``num_mini_batches``-th call."""
 
     @recorded
     def __init__(
@@ -77,7 +77,7 @@ class GradientAccumulationOptimizerV2(IpuOptimizer):
     ) -> Any:
         import tensorflow as tf
 
-        # A tf.function refuses tf.Variable where it is traced again.
+        # A tf.function refuses to create a tf.Variable when it is traced again.
         from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
         pairs = list(grads_and_vars)
@@ -89,7 +89,7 @@ class GradientAccumulationOptimizerV2(IpuOptimizer):
         kept, share = accumulation_scales(self._method, number, self._count)
 
         def grown(total: Any, gradient: Any) -> Any:
-            """Return the new sum, in the dtype of the accumulator as on the IPU."""
+            """Return the new sum in the accumulator's dtype, as on the IPU."""
             new = tf.cast(gradient * tf.cast(share, gradient.dtype), total.dtype)
             return total * tf.cast(kept, total.dtype) + new
 

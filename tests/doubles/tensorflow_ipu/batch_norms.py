@@ -1,4 +1,4 @@
-"""A batch norm whose scale is float16, which only the SDK's TensorFlow has."""
+"""A batch norm with a float16 scale, which only the SDK's TensorFlow has."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from unittest import mock
 
 from tests.doubles.tensorflow_ipu.record import ONE_OPERATION
 
-#: In the names of the functions that stand for a batch norm whose scale is float16.
+#: Part of the names of functions that replace such a batch norm.
 HALF_BATCH_NORM = f"FusedBatchNormV3OfHalf{ONE_OPERATION}"
 
 
 @contextlib.contextmanager
 def batch_norms_of_half(tf: Any) -> Iterator[None]:
-    """Have ``FusedBatchNormV3`` take a scale of float16, as only the SDK's TensorFlow does."""
+    """Have ``FusedBatchNormV3`` accept a float16 scale, as only the SDK's TensorFlow does."""
     stock = tf.raw_ops.FusedBatchNormV3
 
     def fused_batch_norm(**given: Any) -> Any:

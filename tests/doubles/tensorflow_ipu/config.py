@@ -1,4 +1,4 @@
-"""``IPUConfig``: a tree of options which refuses any other name, and values of other types."""
+"""``IPUConfig``: a tree of options that refuses other names and values of other types."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class StochasticRoundingBehaviour(enum.Enum):
     REPLICA_IDENTICAL_ONLY = enum.auto()
 
 
-# Path -> default, whose type is the only one accepted; NUMBERS take a list or tuple of int too.
+# Path -> default, whose type is the only one accepted; NUMBERS also accept lists of int.
 DEFAULTS: Dict[str, Any] = {
     "allow_recompute": False,
     "selection_order": SelectionOrder.AUTO,
@@ -157,7 +157,7 @@ class IPUConfig(_Category):
                 assert all(isinstance(text, str) for item in value.items() for text in item), path
         rounding = changed.get("floating_point_behaviour.esr")
         if rounding is StochasticRoundingBehaviour.REPLICA_IDENTICAL_ONLY:
-            # The SDK says nothing, and rounds to nearest.
+            # Without a message the SDK rounds to nearest.
             stable = changed.get("experimental.enable_prng_stability", False)
             assert stable, "REPLICA_IDENTICAL_ONLY acts with enable_prng_stability only"
         connection = changed.get("device_connection.type", DeviceConnectionType.ALWAYS)
@@ -171,7 +171,7 @@ class IPUConfig(_Category):
         if recorder.attach_error and connection is DeviceConnectionType.ALWAYS:
             raise tf.errors.InternalError(None, None, recorder.attach_error)
         selected = changed.get("select_ipus")
-        # An instance of poprun has its IPUs, though it may attach to none.
+        # An instance of poprun has its IPUs even if it may not attach to any.
         assert not (offline and selected is not None and COUNT not in changed), "ends the process"
         attached = changed.get("auto_select_ipus", 1)
         if selected is not None:
@@ -182,7 +182,7 @@ class IPUConfig(_Category):
 
 
 def _check_together(config: Any, changed: Dict[str, Any], ipu_model: bool) -> None:
-    """Refuse options that contradict each other, or the IPU Model, as ``ipu/config.py`` does."""
+    """Refuse options that contradict each other or the IPU Model, as ``ipu/config.py`` does."""
     if "auto_select_ipus" in changed and "select_ipus" in changed:
         raise Exception("Only one of `auto_select_ipus` and `select_ipus` can be set.")
     if "select_ipus" in changed and ipu_model:
@@ -198,7 +198,7 @@ def _check_together(config: Any, changed: Dict[str, Any], ipu_model: bool) -> No
 
 @recorded
 def reset_ipu_configuration() -> None:
-    """Wait for the IPUs and let go of them, and so of the values of the variables they hold."""
+    """Wait for the IPUs and release them, which loses the values of their variables."""
     recorder.queued = 0
     recorder.failed = None
     for held in recorder.held:

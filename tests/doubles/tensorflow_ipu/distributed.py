@@ -1,4 +1,4 @@
-"""``popdist.tensorflow`` and PopDist's strategy: an instance that poprun started."""
+"""``popdist.tensorflow`` and PopDist's strategy, in an instance that poprun started."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ DEVICE_ID = 7
 
 @recorded
 def set_ipu_config(config: Any, ipus_per_replica: int = 1, configure_device: bool = True) -> Any:
-    """Choose the instance's group of IPUs; replicas of all instances exchange their gradients."""
+    """Choose the instance's group of IPUs; replicas of all instances exchange gradients."""
     job = popdist.recorder
     assert "init" in job.names(), "popdist.init() comes first"
-    assert ipus_per_replica == job.ipus_per_replica, "poprun was told another number"
+    assert ipus_per_replica == job.ipus_per_replica, "poprun has another number"
     assert configure_device
     config.select_ipus = DEVICE_ID
     recorder.groups[DEVICE_ID] = job.replicas // job.instances * ipus_per_replica
@@ -28,7 +28,7 @@ def set_ipu_config(config: Any, ipus_per_replica: int = 1, configure_device: boo
 
 
 class PopDistStrategy(IPUStrategyV1):
-    """Where programs of several instances run; the other instances are not there."""
+    """The strategy of programs with several instances; the other instances do not exist here."""
 
     _checks_types = False
 
@@ -44,7 +44,7 @@ class PopDistStrategy(IPUStrategyV1):
 
         popdist.init()
         super().__init__()
-        # Its variables are mirrored ones of one replica, where IPUStrategyV1's are ordinary.
+        # Its variables are mirrored over one replica; IPUStrategyV1's are ordinary.
         self._mirrors = tf.distribute.MirroredStrategy(["/cpu:0"])
 
     @contextlib.contextmanager
@@ -54,7 +54,7 @@ class PopDistStrategy(IPUStrategyV1):
 
     @recorded
     def run(self, fn: Any, args: Any = (), kwargs: Any = None, options: Any = None) -> Any:
-        """Run a program and wait for nothing: ipu/distributed/popdist_strategy.py only calls it."""
+        """Run a program without waiting: ipu/distributed/popdist_strategy.py only calls it."""
         from tensorflow.python.distribute.distribute_lib import ReplicaContext
 
         with ReplicaContext(self._mirrors, 0):
@@ -62,7 +62,7 @@ class PopDistStrategy(IPUStrategyV1):
 
     @recorded
     def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
-        """Return this instance's value: the others' are equal in a mean, nothing in a sum."""
+        """Return this instance's value: in a mean the others are equal, in a sum they are zero."""
         import tensorflow as tf
 
         assert tf.executing_eagerly(), "hosts exchange between the calls of a program"

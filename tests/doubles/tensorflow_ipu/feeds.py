@@ -1,6 +1,6 @@
 """The queues between host and device: batches in, results out.
 
-Programs are traced and run eagerly, on one thread; the stand-in has no other use of the queues.
+Programs are traced and run eagerly on one thread, the only use of queues here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tests.doubles.tensorflow_ipu.record import STAND_IN, recorded, recorder
 
 
 class IPUInfeedQueue:
-    """Batches of a data set for the loops of one program."""
+    """A data set's batches for the loops of one program."""
 
     @recorded
     def __init__(
@@ -36,7 +36,7 @@ class IPUInfeedQueue:
         assert not kwargs, f"deprecated: {sorted(kwargs)}"
         self._dataset = dataset
         self._iterator: Any = None
-        # Batches that programs have taken, over all replicas.
+        # Batches that programs took, over all replicas.
         self._taken = tf.Variable(0)
         recorder.queues.append(self)
 
@@ -47,7 +47,7 @@ class IPUInfeedQueue:
 
     @property
     def initializer(self) -> None:
-        """Begin with the first batch, at once: eagerly each access makes the iterator anew."""
+        """Start from the first batch at once: in eager mode each access creates a new iterator."""
         import tensorflow as tf
 
         assert tf.executing_eagerly(), "within a graph it is an operation, to be had once"
@@ -61,10 +61,10 @@ class IPUInfeedQueue:
         self._iterator = None
 
     def _dequeue(self) -> Any:
-        """Return the first replica's batch; the others take theirs too."""
+        """Return the first replica's batch; the other replicas take theirs too."""
         import tensorflow as tf
 
-        if recorder.synthetic:  # no iterator is needed, and none is read
+        if recorder.synthetic:  # the iterator is neither needed nor read
             with tf.name_scope(STAND_IN):
                 return tf.nest.map_structure(
                     lambda spec: tf.cast(tf.random.normal(spec.shape), spec.dtype),
@@ -82,7 +82,7 @@ class IPUOutfeedMode(enum.Enum):
 
 
 class IPUOutfeedQueue:
-    """What a program puts in, the host takes out: all of it."""
+    """Results of a program, all of which the host takes."""
 
     @recorded
     def __init__(
@@ -110,7 +110,7 @@ class IPUOutfeedQueue:
 
     @recorded
     def enqueue(self, tensors: Any) -> Any:
-        """Return the operation, to be done once in each run of what is traced now."""
+        """Return the operation, which runs once in each run of the traced program."""
         import tensorflow as tf
 
         graph = tf.compat.v1.get_default_graph()
@@ -124,7 +124,7 @@ class IPUOutfeedQueue:
         return self._put(flat)
 
     def _put(self, flat: Any) -> Any:
-        """Enqueue once more: a pipeline that is unrolled here is a loop in the SDK."""
+        """Enqueue again: a pipeline that is unrolled here is a loop in the SDK."""
         import tensorflow as tf
 
         if recorder.synthetic:
@@ -141,9 +141,8 @@ class IPUOutfeedQueue:
     def dequeue(self, wait_for_completion: bool = False) -> Any:
         """Return a list of tensors [enqueued, replicas, ...] and empty the queue.
 
-        One replica adds no dimension.
-        Eagerly, on the thread that traced the program, it waits for the IPUs; on others only where
-        asked to (ipu/ipu_outfeed_queue.py).
+        One replica adds no dimension. In eager mode it waits for the IPUs on the thread that traced
+        the program, and on other threads only on request (ipu/ipu_outfeed_queue.py).
         """
         import numpy as np
         import tensorflow as tf

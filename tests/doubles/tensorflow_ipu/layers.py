@@ -1,7 +1,7 @@
-"""The fused recurrent layers of ``ipu_tensorflow_addons.keras.layers``, as plain operations.
+"""The fused recurrent layers of ``ipu_tensorflow_addons.keras.layers`` in plain operations.
 
-The mathematics and the order of gates are those of Keras' own LSTM and GRU, with which the SDK's
-tests compare the fused layers.
+The mathematics and the order of gates are those of Keras's LSTM and GRU, with which the SDK's tests
+compare the fused layers.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from tests.doubles.tensorflow_ipu.record import STAND_IN, recorder
 
 
 def classes() -> Dict[str, Any]:
-    """Return the layers' classes, made on the installed Keras."""
+    """Return the layers' classes, built on the installed Keras."""
     import tensorflow as tf
 
     class PopnnRNN(tf.keras.layers.Layer):
-        """What both have in common, with those of the SDK's options that the project gives."""
+        """The base class of both, with the SDK options that the project sets."""
 
         def __init__(
             self,
@@ -35,7 +35,7 @@ def classes() -> Dict[str, Any]:
             self._units, self._return_sequences = units, return_sequences
 
         def _checked(self, inputs: Any, mask: Any, training: Any, initial_state: Any) -> Any:
-            """Return the inputs, once everything fits."""
+            """Return the inputs after all checks."""
             assert mask is None
             assert initial_state is None
             for weight in (self.kernel, self.recurrent_kernel, self.biases):

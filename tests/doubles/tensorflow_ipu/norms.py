@@ -1,4 +1,4 @@
-"""The SDK's group norm, as plain operations."""
+"""The SDK's group norm in plain operations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def group_norm(
     scope: Any = None,
     strided_channel_grouping: bool = True,
 ) -> Any:
-    """Normalise images [N, H, W, C]; group g has the channels g, g + groups, ... if strided."""
+    """Normalise images [N, H, W, C]; if strided, group g has the channels g, g + groups, ..."""
     import tensorflow as tf
 
     assert channels_axis == -1 and center and scale and param_initializers is None
@@ -50,5 +50,5 @@ def group_norm(
 
     norm.__name__ = f"GroupNorm{ONE_OPERATION}"
     result = tf.function(norm, autograph=False)(inputs, given["gamma"], given["beta"])
-    # Only what is made for training has a gradient (ipu/ops/normalization_ops_grad.py).
+    # Only the training operation has a gradient (ipu/ops/normalization_ops_grad.py).
     return result if training else without_gradient("PopnnGroupNormInference", result)

@@ -1,8 +1,8 @@
-"""Pipelines: stage after stage on the CPU, with the rules that the SDK has for stages.
+"""Pipelines: one stage after another on the CPU, with the SDK's rules for stages.
 
-A stage sees only its inputs and variables. The optimiser is one of TensorFlow 1, and its method
-``apply_gradients`` has neither annotations nor keyword-only parameters: the SDK inspects it by
-``inspect.getargspec``.
+A stage sees only its inputs and variables. The optimiser must be a TensorFlow 1 one, and its method
+``apply_gradients`` must have neither annotations nor keyword-only parameters, because the SDK calls
+``inspect.getargspec`` on it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class RecomputationMode(enum.Enum):
 
 
 class OptimizerFunctionOutput:
-    """What an optimiser function returns; only optimisers of TensorFlow 1 are here."""
+    """The return value of an optimiser function; only TensorFlow 1 optimisers are supported."""
 
     @recorded
     def __init__(
@@ -126,9 +126,9 @@ def pipeline(
     reduction_method: Any = GradientAccumulationReductionMethod.SUM,
     name: Optional[str] = None,
 ) -> Any:
-    """Run all stages ``gradient_accumulation_count`` times, then the update, and that repeatedly.
+    """Run all stages ``gradient_accumulation_count`` times, then the update, and repeat.
 
-    The other arguments are checked and otherwise recorded.
+    The other arguments are checked and recorded.
     """
     import tensorflow as tf
 
@@ -166,7 +166,7 @@ def pipeline(
     variables: List[Any] = []
 
     def micro_batch() -> Tuple[List[Any], List[Any]]:
-        """Return what the last stage does, and the gradients of ``variables``."""
+        """Return the output of the last stage and the gradients of ``variables``."""
         outputs = traced(list(inputs or []) + list(infeed_queue._dequeue()))
         if not training:
             return outputs, []
@@ -179,7 +179,7 @@ def pipeline(
         """Run the pipeline once."""
         shown: List[Any] = []
         sums: List[Any] = []
-        # Traced once, however many there are.
+        # Traced once, however many micro batches there are.
         one = tf.function(micro_batch, autograph=False).get_concrete_function()
         for index in range(1 if recorder.one_micro_batch else gradient_accumulation_count):
             outputs, gradients = one()
@@ -220,7 +220,7 @@ def pipeline(
 def check_count(
     count: int, mapping: List[int], schedule: Optional[PipelineSchedule], training: bool
 ) -> None:
-    """Refuse micro batches that do not fill a pipeline, as the SDK does when it compiles.
+    """Refuse a number of micro batches that does not fill a pipeline, as the SDK's compiler does.
 
     driver/visitors/pipeline_visitor.cc; the SDK's default is Grouped.
     """
@@ -245,7 +245,7 @@ def check_count(
 
 
 def apply_gradients(optimizer: Any, pairs: Any) -> Any:
-    """Call an optimiser as the SDK does; return its operation."""
+    """Call an optimiser like the SDK; return its operation."""
     import tensorflow as tf
 
     spec = inspect.getfullargspec(type(optimizer).apply_gradients)
@@ -257,7 +257,7 @@ def apply_gradients(optimizer: Any, pairs: Any) -> Any:
 
 
 def _gradients(found: OptimizerFunctionOutput) -> List[Tuple[Any, Any]]:
-    """Return the gradient of each variable, with the variable."""
+    """Return each variable with its gradient."""
     pairs: List[Tuple[Any, Any]] = found.opt.compute_gradients(
         found.loss, **found.compute_gradients_kwargs
     )
@@ -267,7 +267,7 @@ def _gradients(found: OptimizerFunctionOutput) -> List[Tuple[Any, Any]]:
 
 
 class _Stages:
-    """The stages, each a function of its own, which takes no tensors but its inputs."""
+    """The stages, each a separate function whose only tensors are its inputs."""
 
     def __init__(self, functions: Any) -> None:
         self._functions = functions
@@ -282,7 +282,7 @@ class _Stages:
 
 
 def _function_of(function: Any, values: List[Any], name: str = "optimizer_function") -> Any:
-    """Return what a pipeline computes, which reads no tensors but its inputs, and variables."""
+    """Return a pipeline's function, which reads only its inputs, and its variables."""
     import tensorflow as tf
 
     def named(*inputs: Any) -> Any:

@@ -1,7 +1,7 @@
-"""How a program reaches the device: strategy, loop, and what replicas share.
+"""How a program reaches the device: strategy, loop, and exchanges between replicas.
 
 A program runs on the CPU. Of several replicas only the first computes, on every n-th batch. With
-synthetic data it is compiled by XLA, takes no batch from the host and has no result.
+synthetic data XLA compiles it; it takes no batch from the host and has no result.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from tests.doubles.tensorflow_ipu.record import recorded, recorder
 
 
 class Extended:
-    """What tf.distribute keeps apart from a strategy."""
+    """The part that tf.distribute keeps outside a strategy."""
 
     def __init__(self, strategy: IPUStrategyV1) -> None:
         self._strategy = strategy
 
     def call_for_each_replica(self, fn: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Return a tf.function's graph, traced as a run traces it."""
+        """Return a tf.function's graph, traced as in a run."""
         strategy, function = self._strategy, fn.__self__
         assert strategy._depth, "the strategy's scope was left"
         traced = strategy._program(function, args).get_concrete_function(*args, **(kwargs or {}))
@@ -43,9 +43,9 @@ class Extended:
 
 
 class IPUStrategyV1:
-    """Where programs run that are compiled as one tf.function."""
+    """The strategy of programs that are compiled as one tf.function."""
 
-    #: Whether a program's types are checked, which PopDist's strategy leaves out.
+    #: Whether a program's types are checked, which PopDist's strategy does not do.
     _checks_types = True
 
     @recorded
@@ -81,7 +81,7 @@ class IPUStrategyV1:
 
     @recorded
     def run(self, fn: Any, args: Any = (), kwargs: Any = None, options: Any = None) -> Any:
-        """Run a program and wait for the IPUs, as this strategy does and PopDist's does not."""
+        """Run a program and wait for the IPUs, which PopDist's strategy does not do."""
         _, fn = self._traced.get(id(fn), (fn, fn))
         recorder.calls[-1][1]["fn"] = fn  # a graph's text differs each time that it is traced
         if not hasattr(fn, "get_concrete_function"):
@@ -91,9 +91,9 @@ class IPUStrategyV1:
         return result
 
     def _start(self, fn: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
-        """Queue a program; return what stands for its results until they are fetched.
+        """Queue a program; return placeholders for its results until they are fetched.
 
-        What goes wrong while it runs is not known here: the next run or wait raises it.
+        If it fails while it runs, the next run or wait raises the error.
         """
         import tensorflow as tf
 
@@ -125,7 +125,7 @@ class IPUStrategyV1:
         return None if result is None else tf.nest.map_structure(OnIpus, result)
 
     def _program(self, fn: Any, args: Any) -> Any:
-        """Return the function that stands for a program."""
+        """Return the function that implements a program."""
         import tensorflow as tf
 
         if fn in self._programs:
@@ -135,13 +135,13 @@ class IPUStrategyV1:
             hlo = fn.experimental_get_compiler_ir(*args)(stage="hlo")
             assert "<=" not in hlo, "a shape that XLA does not know, which an IPU has to"
         else:
-            # XLA on a CPU takes no data sets, so the same program runs without it.
+            # XLA on a CPU takes no data sets, so the same program runs without one.
             self._programs[fn] = tf.function(fn.python_function, autograph=False)
         recorder.programs.append(self._programs[fn])
         return self._programs[fn]
 
     def _compile(self, fn: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
-        """Compile for IPUs that are not attached, which gives zeros.
+        """Compile for IPUs that are not attached; the result is zeros.
 
         graphcore/tensorflow, compiler/plugin/poplar/driver/poplar_executable.cc.
         """
@@ -154,7 +154,7 @@ class IPUStrategyV1:
 
 
 def _check_types(tf: Any, program: Any) -> None:
-    """Refuse what an IPU has no type for (ipu/ipu_strategy.py)."""
+    """Refuse types that an IPU does not have (ipu/ipu_strategy.py)."""
     for name, tensors in (("input", program.inputs), ("output", program.outputs)):
         if any(tensor.dtype == tf.float64 for tensor in tensors):
             raise TypeError(f"Unsupported data type for {name}: float64")
@@ -162,7 +162,7 @@ def _check_types(tf: Any, program: Any) -> None:
 
 @contextlib.contextmanager
 def _as_written(tf: Any) -> Iterator[None]:
-    """Leave graphs as they are: to rewrite one for a CPU takes longer than it runs here."""
+    """Disable graph rewriting, which takes longer than the graphs run here."""
     name = "disable_meta_optimizer"
     before = tf.config.optimizer.get_experimental_options().get(name, False)
     tf.config.optimizer.set_experimental_options({name: True})
@@ -173,7 +173,7 @@ def _as_written(tf: Any) -> Iterator[None]:
 
 
 class OnIpus:
-    """A result that is on the IPUs: whoever reads it waits for them."""
+    """A result on the IPUs; reading it waits for them."""
 
     def __init__(self, tensor: Any) -> None:
         self._tensor = tensor
@@ -184,7 +184,7 @@ class OnIpus:
 
 
 def _zeros(program: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
-    """Return zeros of the shapes and types of a program's results; None: it has none."""
+    """Return zeros with the shapes and types of a program's results, or None without results."""
     import tensorflow as tf
 
     outputs = program.get_concrete_function(*args, **kwargs).structured_outputs
@@ -194,7 +194,7 @@ def _zeros(program: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
 
 
 def _held(create: Callable[..., Any], **options: Any) -> Any:
-    """Return a variable, and remember it as one of the IPUs' unless it was put elsewhere."""
+    """Create a variable, and record it as one of the IPUs' unless it was placed elsewhere."""
     from tensorflow.python.eager import context
 
     variable = create(**options)
@@ -204,7 +204,7 @@ def _held(create: Callable[..., Any], **options: Any) -> Any:
 
 
 def _nothing(part: Any) -> Any:
-    """Return what stands where a result would have been transferred: any value at all."""
+    """Return an arbitrary value instead of a result that is not transferred."""
     import tensorflow as tf
 
     if part.dtype.is_floating:
@@ -250,7 +250,7 @@ def repeat(
 def _check_arguments(
     body: Callable[..., Any], carried: int, queue: Optional[IPUInfeedQueue]
 ) -> None:
-    """Refuse a body as the SDK does: it counts positional parameters only."""
+    """Refuse a body as the SDK does: it counts only positional parameters."""
     given = carried + (queue.number_of_tuple_elements if queue is not None else 0)
     spec = inspect.getfullargspec(body)
     least = len(spec.args) - len(spec.defaults or ())
@@ -265,14 +265,14 @@ def _check_arguments(
 def cross_replica_mean(
     x: Any, replica_group_size: Optional[int] = None, name: Optional[str] = None
 ) -> Any:
-    """Return the first replica's value: the stand-in computes no other. It has no gradient."""
+    """Return the first replica's value, the only one computed here. It has no gradient."""
     return without_gradient("IpuCrossReplicaMean", x)
 
 
 def without_gradient(op_type: str, x: Any) -> Any:
-    """Return ``x`` as an operation of a type for which the SDK registers no gradient.
+    """Return ``x`` from an operation of a type for which the SDK registers no gradient.
 
-    TensorFlow raises LookupError where it differentiates by way of it.
+    TensorFlow raises LookupError if it differentiates through it.
     """
     import tensorflow as tf
 
@@ -287,7 +287,7 @@ def without_gradient(op_type: str, x: Any) -> Any:
 def cross_replica_sum(
     x: Any, replica_group_size: Optional[int] = None, name: Optional[str] = None
 ) -> Any:
-    """Return the first replica's value as often as there are replicas in all instances."""
+    """Return the first replica's value times the number of replicas in all instances."""
     count = recorder.all_replicas if replica_group_size is None else replica_group_size
     return x * count
 

@@ -1,4 +1,4 @@
-"""What was called on the stand-in, and what shall go wrong."""
+"""The calls on the stand-in, and the failures to produce."""
 
 from __future__ import annotations
 
@@ -7,67 +7,69 @@ from typing import Any, Dict, List
 
 from tests.doubles.record import Calls
 
-#: How long a run keeps the IPUs busy, by the stand-in's own clock.
+#: How long a run keeps the IPUs busy, on the stand-in's own clock.
 RUN_SECONDS = 1.0
-#: The scope of operations that stand for one of the SDK's.
+#: The scope of operations that replace one of the SDK's.
 STAND_IN = "stand_in"
-#: The names of functions that do have this: with their gradients they count as one operation.
+#: Functions with this in their name count, with their gradients, as one operation.
 ONE_OPERATION = "OfSdk"
 PROCESSES = "experimental.multi_replica_distribution.process_count"
 
 
 @dataclass
 class Recorder(Calls):
-    """The calls, and the state of the device that they act on."""
+    """The calls, and the state of the device."""
 
-    #: Options that differed from their defaults when the device was last configured.
+    #: Options that differed from their defaults at the last configuration.
     configured: Dict[str, Any] = field(default_factory=dict)
     #: TF_POPLAR_FLAGS at that time.
     flags: str = ""
-    #: Message of the error that running a program raises; empty: it runs.
+    #: The error message of running a program; empty if it runs.
     run_error: str = ""
-    #: IPUs that are attached; 0: none.
+    #: Attached IPUs; 0 if there are none.
     attached: int = 0
-    #: Message of the error that attaching to a device raises; empty: a device is there.
+    #: The error message of attaching to a device; empty if there is a device.
     attach_error: str = ""
-    #: Group of IPUs -> how many it has; others have one.
+    #: Group of IPUs -> its size; other groups have one.
     groups: Dict[int, int] = field(default_factory=dict)
-    #: IPUs of one replica, once a pipeline has told.
+    #: IPUs per replica, once a pipeline has set it.
     shards: int = 1
-    #: Pipelines record their arguments and run nothing.
+    #: If set, pipelines record their arguments and run nothing.
     only_arguments: bool = False
-    #: Programs of synthetic data are compiled by XLA, as for an IPU, and run; else only traced.
+    #: If set, XLA compiles programs of synthetic data, as for an IPU, and they run; otherwise they
+    #: are only traced.
     by_xla: bool = True
-    #: Of a pipeline's micro batches one is traced, which shows what all do.
+    #: If set, only one of a pipeline's micro batches is traced, which shows what all do.
     one_micro_batch: bool = False
-    #: Variables of the stand-in itself, which a program needs as long as it runs.
+    #: Variables of the stand-in that a program needs while it runs.
     kept: List[Any] = field(default_factory=list)
     #: Weak references to the variables that the IPUs hold.
     held: List[Any] = field(default_factory=list)
-    #: The functions that stand for programs that were run.
+    #: The functions of programs that ran.
     programs: List[Any] = field(default_factory=list)
     #: Queues made so far.
     queues: List[Any] = field(default_factory=list)
-    #: The stand-in's clock in seconds. The IPUs work beside the host: it moves where that waits.
+    #: The stand-in's clock in seconds. The IPUs run in parallel to the host: it moves when the host
+    #: waits.
     now: float = 0.0
-    #: Runs that were started and that nobody has waited for.
+    #: Runs that were started and not yet waited for.
     queued: int = 0
-    #: The error of such a run, which the next wait or run raises.
+    #: The error of such a run; the next wait or run raises it.
     failed: Any = None
 
     @property
     def replicas(self) -> int:
-        """Copies of the program that run on the attached IPUs."""
+        """Replicas of the program on the attached IPUs."""
         return self.attached // self.shards
 
     @property
     def all_replicas(self) -> int:
-        """Copies of the program in all instances of a job."""
+        """Replicas of the program in all instances of a job."""
         return self.replicas * max(1, int(self.configured.get(PROCESSES, 1)))
 
     @property
     def synthetic(self) -> bool:
-        """Whether nothing is transferred between host and device."""
+        """Whether no data travels between host and device."""
         return "--use_synthetic_data" in self.flags.split()
 
     @property
@@ -81,7 +83,7 @@ class Recorder(Calls):
         return self.now
 
     def wait(self) -> None:
-        """Wait until the IPUs have finished all runs; raise what one of them failed with."""
+        """Wait until the IPUs have finished all runs; raise the error of a failed one."""
         self.now += self.queued * RUN_SECONDS
         self.queued = 0
         self.raise_late()

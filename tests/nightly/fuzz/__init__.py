@@ -1,1 +1,1 @@
-"""Every reader of files and messages that others may have written, and what attacks them."""
+"""Attacks on every reader of files and messages that others may have written."""

@@ -1,4 +1,4 @@
-"""Inputs that are nearly sound: bytes changed anywhere, values of JSON replaced by bad ones."""
+"""Nearly valid inputs: bytes changed anywhere, JSON values replaced by bad ones."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import random
 from typing import Any, Callable, List, Tuple
 
-#: Texts of JSON that a reader may meet in place of any value.
+#: JSON texts that may stand in place of any value.
 VALUES = (
     "null",
     "true",
@@ -33,7 +33,7 @@ VALUES = (
     '{"a":' * 200 + "1" + "}" * 200,
     "[" + ",".join(["-1"] * 3000) + "]",
 )
-#: Bytes that mean something to one of the formats.
+#: Bytes with a meaning in one of the formats.
 BYTES = (
     *(b"\x00", b"\xff", b"\xfe\xff", b"\r", b"\n", b"\x1b[2J", b"\xed\xa0\x80", b"\\u0000"),
     *(b"[" * 300, b"{" * 300, b"*a", b"&a ", b"<<: ", b"!!binary ", b"!!python/object:os.system "),
@@ -43,7 +43,7 @@ LARGEST = 1 << 16
 
 
 def mutated(content: bytes, chance: random.Random) -> bytes:
-    """Return an input made of a sound one by one to four changes."""
+    """Return a valid input with one to four changes."""
     found = content
     if chance.random() < 0.5:
         found = _other_value(found, chance)

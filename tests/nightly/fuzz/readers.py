@@ -1,6 +1,6 @@
-"""The readers of what others may have written, and a sound input of each.
+"""Readers of files and messages that others may have written, each with a valid input.
 
-A reader takes any bytes and ends in a value or in its own error.
+A reader accepts any bytes and returns a value or raises its own error.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
 
 class NeverRaised(Exception):
-    """The error of a reader that takes anything."""
+    """The error of a reader that accepts anything."""
 
 
 @dataclass(frozen=True)
 class Reader:
-    """One reader: ``read(folder, content)`` puts the content where the product looks for it."""
+    """One reader: ``read(folder, content)`` puts the content where the product reads it."""
 
     sound: Callable[[Path], bytes]  # made in a folder
     read: Callable[[Path, bytes], Any]
@@ -114,7 +114,7 @@ def _peaks(folder: Path) -> bytes:
 
 
 def _read_peaks(path: Path) -> Any:
-    # Work that takes a second by its clock: what is kept is read, compared with it and replaced.
+    # Work that takes a second by its clock; the stored peak is read, compared and replaced.
     work = Work(lambda: None, 1e10)
     return Peaks(path, "cpu/x", itertools.count().__next__).get("copy", lambda: work)
 

@@ -1,6 +1,6 @@
-"""No input ends a reader otherwise than in a value or its own error.
+"""For any input a reader returns a value or raises its own error.
 
-EXAMPLES=N tries N inputs of each reader and kind (`make fuzz`). What was found once is in found/.
+EXAMPLES=N tries N inputs for each reader and kind (`make fuzz`). Earlier findings are in found/.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ many = settings(
 
 
 def attempt(folder: Path, name: str, content: bytes) -> None:
-    """Read an input; any other error than the reader's own fails the test."""
+    """Read an input; any error other than the reader's own fails the test."""
     reader = READERS[name]
     with warnings.catch_warnings(), contextlib.suppress(reader.error):
         warnings.simplefilter("ignore")
@@ -37,8 +37,8 @@ def attempt(folder: Path, name: str, content: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_a_sound_input_is_read(tmp_path: Path, name: str) -> None:
-    """Otherwise the others would try one refusal again and again."""
+def test_a_valid_input_is_read(tmp_path: Path, name: str) -> None:
+    """Otherwise the other tests would only repeat one refusal."""
     reader = READERS[name]
     assert reader.read(tmp_path, reader.sound(tmp_path)) is not None or name == "TFRecord"
 
@@ -46,7 +46,7 @@ def test_a_sound_input_is_read(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", READERS)
 @many
 @given(seed=st.integers(0, 1 << 32))
-def test_nearly_sound_inputs(tmp_path: Path, name: str, seed: int) -> None:
+def test_nearly_valid_inputs(tmp_path: Path, name: str, seed: int) -> None:
     content = mutated(READERS[name].sound(tmp_path), random.Random(seed))
     attempt(tmp_path, name, content)
 
@@ -64,5 +64,5 @@ def _found() -> List[Tuple[str, Path]]:
 
 
 @pytest.mark.parametrize(("name", "path"), _found(), ids=lambda value: str(value)[-30:])
-def test_what_was_found_once(tmp_path: Path, name: str, path: Path) -> None:
+def test_earlier_findings(tmp_path: Path, name: str, path: Path) -> None:
     attempt(tmp_path, name, path.read_bytes())

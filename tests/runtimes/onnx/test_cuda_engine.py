@@ -1,4 +1,4 @@
-"""PopART's graphs as CUDA graphs: on a GPU where there is one, and on a CPU without recording."""
+"""PopART's graphs as CUDA graphs on a GPU, or on a CPU without recording."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KERNELS: List[Any] = [LSTMS[1], CONVS[0]]
 
 @dataclass(frozen=True)
 class Computed:
-    """In place of a recorded graph: computes anew, into the same memory."""
+    """Replaces a recorded graph: computes again, into the same memory."""
 
     work: Callable[[], Dict[str, Any]]
     results: Dict[str, Any]
@@ -57,7 +57,7 @@ def compute(work: Callable[[], Dict[str, Any]], recorded: Sequence[Computed] = (
 
 @pytest.fixture(params=["cpu", "cuda"])
 def popart(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """PopART's host with the engine of a GPU."""
+    """PopART's host runtime with the GPU engine."""
     for module in ("onnx", "onnxruntime", "torch"):
         pytest.importorskip(module, reason=f"{module} is not installed: make setup installs it")
     import torch
@@ -73,7 +73,7 @@ def popart(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     elif not torch.cuda.is_available():
         pytest.skip("needs a GPU that PyTorch sees")
     device.attach()
-    device.threads = 1  # beside pytest-xdist's other worker two take ten times as long
+    device.threads = 1  # next to pytest-xdist's other worker two threads take ten times as long
     yield OnnxHost(device)
     device.release()
 
@@ -81,7 +81,7 @@ def popart(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 @pytest.mark.parametrize("data", ["synthetic", "generated"])
 @pytest.mark.parametrize("mode", ["inference", "evaluation"])
 @pytest.mark.parametrize("config", KERNELS)
-def test_each_batch_in_turn_has_its_own_result(
+def test_each_alternating_batch_has_its_own_result(
     popart: Any, config: Any, mode: str, data: str
 ) -> None:
     config = dataclasses.replace(config, mode=mode, engine="torch", data=data, precision="32.32")
@@ -123,7 +123,7 @@ def test_every_batch_is_one_update(popart: Any, config: Any, recompute: bool, da
         wanted = expected(config, weights, batch)
         slopes = gradients(config, weights, batch)
         weights = {name: value - slopes[name] for name, value in weights.items()}
-    # Each update at this rate makes the rounding of the one before larger.
+    # At this rate each update amplifies the rounding of the one before.
     for name, value in step.engine.results().items():
         np.testing.assert_allclose(value, wanted[name], rtol=1e-3, atol=1e-3)
     for name, value in weights_of(step.engine.graph, weights).items():

@@ -1,4 +1,4 @@
-"""PopART's graphs on a CPU: their numbers against NumPy, and what the two engines run, and how."""
+"""PopART's graphs on a CPU: their results compared with NumPy, and the choice of engine."""
 
 from __future__ import annotations
 
@@ -35,8 +35,7 @@ from tests.support.popart_graphs import (
 
 pytestmark = pytest.mark.framework
 
-# Of the graphs' types: a bfloat16 has 8 significant bits, and a state of an LSTM is rounded at
-# every timestep.
+# A bfloat16 has 8 significant bits, and an LSTM rounds its state at every timestep.
 FLOAT32, BFLOAT16 = 1e-4, 3e-2
 ONE_OF_EACH = [LSTMS[1], CONVS[0]]
 
@@ -49,7 +48,7 @@ def popart() -> Any:
 
     device = CpuDevice()
     device.attach()
-    device.threads = 1  # beside pytest-xdist's other worker two take ten times as long
+    device.threads = 1  # next to pytest-xdist's other worker two threads take ten times as long
     yield OnnxHost(device)
     device.release()
 
@@ -60,7 +59,7 @@ def needs_bfloat16(popart: Any) -> None:
 
 
 @pytest.mark.parametrize("config", KERNELS)
-def test_the_references_gradients_are_slopes_of_its_loss(config: Any) -> None:
+def test_the_reference_gradients_are_slopes_of_its_loss(config: Any) -> None:
     pytest.importorskip("onnx", reason="onnx is not installed: make setup installs it")
     config = dataclasses.replace(config, mode="training")
     weights, generator = first_weights(config), np.random.RandomState(1)
@@ -86,7 +85,7 @@ def test_the_references_gradients_are_slopes_of_its_loss(config: Any) -> None:
 @pytest.mark.parametrize("engine", ["torch", "onnxruntime"])
 @pytest.mark.parametrize("mode", ["inference", "evaluation"])
 @pytest.mark.parametrize("config", KERNELS)
-def test_outputs_and_losses_of_the_batches_that_take_turns_are_numpys(
+def test_outputs_and_losses_of_alternating_batches_agree_with_numpy(
     popart: Any, config: Any, mode: str, engine: str, data: str
 ) -> None:
     config = dataclasses.replace(config, mode=mode, engine=engine, data=data, precision="32.32")
@@ -126,7 +125,7 @@ def test_outputs_and_losses_in_bfloat16_are_near(popart: Any, config: Any, mode:
 @pytest.mark.parametrize("recompute", [False, True])
 @pytest.mark.parametrize("config", KERNELS)
 def test_one_training_step_follows_the_gradient(popart: Any, config: Any, recompute: bool) -> None:
-    # At a rate of 10 a weight's change is large against the rounding of the weight.
+    # At a rate of 10 a weight's change is large compared with its rounding.
     config = dataclasses.replace(
         config, mode="training", precision="32.32", learning_rate=10.0, recompute=recompute
     )
@@ -138,7 +137,7 @@ def test_one_training_step_follows_the_gradient(popart: Any, config: Any, recomp
         np.testing.assert_allclose(value, wanted[name], rtol=FLOAT32, atol=1e-6)
     after = weights_of(step.engine.graph, before)
     for name, slope in slopes.items():
-        # A state's weights have no gradient where the only state is the first one, zero.
+        # The state's weights have no gradient if the only state is the initial zero.
         scale = np.abs(slope).max() or 1.0
         change = (before[name] - after[name]) / config.learning_rate
         np.testing.assert_allclose(change / scale, slope / scale, rtol=FLOAT32, atol=1e-5)
@@ -158,7 +157,7 @@ def test_one_training_step_in_bfloat16_is_near(popart: Any, config: Any, precisi
     slopes = gradients(config, before, first_batch(step))
     after = weights_of(step.engine.graph, before)
     for name, slope in slopes.items():
-        # The weight itself is rounded, and each gradient has passed some tens of roundings.
+        # The weight itself is rounded, and each gradient has gone through some tens of roundings.
         error = 10 * np.abs(slope).max() * 2 * BFLOAT16 + 2**-8 * np.abs(before[name]).max()
         np.testing.assert_allclose(after[name], before[name] - 10 * slope, rtol=0, atol=error)
     step.close()
@@ -198,7 +197,7 @@ def test_zero_values_are_zeros_everywhere(popart: Any, config: Any, mode: str, d
 
 @pytest.mark.parametrize("kernel", [PopartLstm, PopartConv])
 @pytest.mark.parametrize("mode", ["inference", "evaluation"])
-def test_the_engine_is_the_one_that_was_measured_to_be_faster(
+def test_the_engine_is_the_one_measured_to_be_faster(
     popart: Any, kernel: Any, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def facts(**options: Any) -> Any:
@@ -248,7 +247,7 @@ INFERRED = {"engine": "torch", "precision": "32.32"}
         (CONVS[0], INFERRED, {"layout": "channels_last"}),
     ],
 )
-def test_the_record_says_what_runs(
+def test_the_record_names_the_engine(
     popart: Any, config: Any, changes: Dict[str, Any], facts: Dict[str, Any]
 ) -> None:
     step = ready(popart, dataclasses.replace(config, **changes))
@@ -325,13 +324,11 @@ def test_a_profile_has_the_layer(
     operations = {one.name: one.share for one in operations_in(tmp_path)}
     assert any(event in name for name in operations)
     assert sum(operations.values()) == pytest.approx(1)
-    step()  # and the step still runs
+    step()  # the step still runs
     step.close()
 
 
-def test_the_jobs_for_the_meter_are_those_of_the_type_that_computes(
-    popart: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_peak_work_has_the_type_that_computes(popart: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(shared.PEAK_SIZE, "cpu", 256)
     monkeypatch.setitem(shared.COPY_BYTES, "cpu", 1 << 20)
     step = ready(popart, LSTMS[1])
@@ -365,7 +362,7 @@ def test_softmax_is_over_everything_after_the_first_axis(
     torch.testing.assert_close(ours, theirs)
 
 
-def test_a_long_rows_sum_may_be_larger_than_a_float16(popart: Any) -> None:
+def test_a_long_rows_sum_may_exceed_the_range_of_float16(popart: Any) -> None:
     import torch
 
     from ipubench.fixtures.runtimes.onnx.operators import FUNCTIONS, Node, Target
@@ -390,7 +387,7 @@ def test_a_long_rows_sum_may_be_larger_than_a_float16(popart: Any) -> None:
     ("count", "length", "long"),
     [(1, 1 << 18, True), (1, (1 << 18) - 1, False), (8, 1 << 21, True), (9, 1 << 24, False)],
 )
-def test_long_rows_take_all_of_a_gpu_one_after_the_other(
+def test_long_rows_use_the_whole_gpu_one_after_the_other(
     popart: Any, count: int, length: int, long: bool
 ) -> None:
     import torch
@@ -403,7 +400,7 @@ def test_long_rows_take_all_of_a_gpu_one_after_the_other(
 
 @dataclasses.dataclass
 class Gpu:
-    """As much of a GPU as the runtime reads before it computes."""
+    """The part of a GPU that the runtime reads before it computes."""
 
     kind: str = "cuda"
     device_id: int = 0
@@ -423,8 +420,8 @@ def test_a_gpu_computes_in_float16_by_pytorch(popart: Any, mode: str) -> None:
     assert PopartLstm(engine="onnxruntime").needs_cpu and not config.needs_cpu
 
 
-def test_the_bytes_of_the_weights_are_those_of_the_graph(popart: Any) -> None:
-    """An LSTM without biases has [4H, F] and [4H, H]; training writes them too."""
+def test_weight_traffic_is_that_of_the_graph(popart: Any) -> None:
+    """An LSTM without biases has [4H, F] and [4H, H]; training also writes them."""
     config = PopartLstm(batch_size=3, timesteps=5, hidden_size=8, precision="32.32")
     size = 4 * (4 * 8 * 8 * 2)
     assert ready(popart, config).weight_traffic() == size

@@ -1,4 +1,4 @@
-"""The PopART runtime: which calls an option becomes, what travels, what is computed, how it ends.
+"""The PopART runtime: the calls for each option, the data sent, the results, the cleanup.
 
 PopART is the stand-in of ``tests/doubles``, which evaluates the graphs on the CPU.
 """
@@ -41,7 +41,7 @@ SMALL_CONV = PopartConv(
     filter_number=5, batches_per_step=3,
 )  # fmt: skip
 KERNELS = [SMALL_LSTM, SMALL_CONV]
-HALF = 5e-3  # of values near 1: a float16 has 11 significant bits, and there are some roundings
+HALF = 5e-3  # for values near 1: a float16 has 11 significant bits, and there are some roundings
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +67,7 @@ def ready(config: Any, device: IpuDevice = HARDWARE) -> Any:
 
 
 def read_arrays() -> Dict[str, Any]:
-    """The arrays that the session reads, by the tensors' names in our graphs."""
+    """The arrays that the session reads, by their tensors' names in our graphs."""
     given = recorder.arguments("PyStepIO.__init__")["inputs"]
     return {name.split("/")[0]: array for name, array in given.items()}
 
@@ -139,7 +139,7 @@ def test_an_option_becomes_a_session_option_and_nothing_else(
         ),
     ],
 )
-def test_the_devices_are_those_that_were_asked_for(
+def test_the_requested_devices_are_acquired(
     popart: ModuleType, device: IpuDevice, call: str, arguments: Dict[str, Any]
 ) -> None:
     recorder.ipus_of_id = 2
@@ -165,7 +165,7 @@ def test_three_ipus_cannot_be_attached() -> None:
 
 @pytest.mark.parametrize(
     ("mode", "batch"),
-    # 3 x 2 x 4 values of two bytes; they come back, or 3 x 2 labels of four bytes and the loss.
+    # 3 x 2 x 4 values of two bytes, which are returned; or 3 x 2 labels of four bytes and the loss.
     [("inference", 48 + 48), ("evaluation", 48 + 24 + 2)],
 )
 def test_batches_that_do_not_fit_into_the_memory_are_refused(
@@ -181,12 +181,14 @@ def test_batches_that_do_not_fit_into_the_memory_are_refused(
         check_memory(config, 24 * batch)
 
 
-# --- what travels, what is computed ----------------------------------------------------------
+# --- data and results ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
 @pytest.mark.parametrize("config", KERNELS)
-def test_generated_batches_travel_in_the_precision_of_the_case(config: Any, replicas: int) -> None:
+def test_generated_batches_are_sent_in_the_precision_of_the_case(
+    config: Any, replicas: int
+) -> None:
     config = dataclasses.replace(config, mode="training", replicas=replicas)
     ready(config)
     arrays = read_arrays()
@@ -195,7 +197,7 @@ def test_generated_batches_travel_in_the_precision_of_the_case(config: Any, repl
         assert arrays[spec.name].shape == leading + spec.shape
         assert arrays[spec.name].dtype == (spec.dtype or "float16")
     batches = arrays["inputs"].reshape(3 * replicas, -1)
-    # Four batches take turns.
+    # Four batches alternate.
     assert len({batch.tobytes() for batch in batches}) == min(3 * replicas, 4)
     assert np.abs(batches).max() <= 1
     assert set(np.unique(arrays["labels"])) == {0, 1}
@@ -203,7 +205,7 @@ def test_generated_batches_travel_in_the_precision_of_the_case(config: Any, repl
 
 @pytest.mark.parametrize("mode", ["inference", "evaluation", "training"])
 @pytest.mark.parametrize("config", KERNELS)
-def test_synthetic_data_do_not_travel(config: Any, mode: str) -> None:
+def test_synthetic_data_is_not_sent(config: Any, mode: str) -> None:
     made = ready(dataclasses.replace(config, mode=mode, data="synthetic"))
     assert recorder.arguments("PyStepIO.__init__") == {"inputs": {}, "outputs": {}}
     assert recorder.arguments("PyStepIO.enableRuntimeAsserts") == {"b": False}
@@ -233,7 +235,7 @@ def test_every_batch_has_its_own_result_the_output_or_the_loss(
 
 @pytest.mark.parametrize("replicas", [1, 2])
 @pytest.mark.parametrize("config", KERNELS)
-def test_training_updates_once_a_batch_by_the_replicas_sum(config: Any, replicas: int) -> None:
+def test_training_updates_once_per_batch_with_the_replicas_sum(config: Any, replicas: int) -> None:
     config = dataclasses.replace(
         config, mode="training", precision="32.32", replicas=replicas, learning_rate=1.0
     )
@@ -247,7 +249,7 @@ def test_training_updates_once_a_batch_by_the_replicas_sum(config: Any, replicas
 
 
 @pytest.mark.parametrize("config", KERNELS)
-def test_the_host_computes_the_same_as_popart(config: Any) -> None:
+def test_the_host_agrees_with_popart(config: Any) -> None:
     """The same batch through both runtimes: losses and updated weights agree."""
     from ipubench.fixtures.devices.cpu import CpuDevice
     from ipubench.fixtures.runtimes.onnx.host import OnnxHost
@@ -317,12 +319,12 @@ def test_a_pipeline_has_the_batches_that_popart_needs_to_fill_it(
         ready(fewer)
 
 
-# --- how it begins and ends ------------------------------------------------------------------
+# --- start and end ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("variable", ["POPART_CACHE_DIR", "POPXL_CACHE_DIR"])
 @pytest.mark.parametrize(("device", "kept"), [(HARDWARE, True), (MODEL, False)])
-def test_an_exported_folder_may_have_kept_an_ipus_program(
+def test_the_cache_folder_may_contain_an_ipu_program(
     monkeypatch: pytest.MonkeyPatch, variable: str, device: IpuDevice, kept: bool
 ) -> None:
     monkeypatch.setenv(variable, "/somewhere")
@@ -332,7 +334,7 @@ def test_an_exported_folder_may_have_kept_an_ipus_program(
     assert made.not_compiled == "fresh or cached"
 
 
-def test_the_record_says_what_runs() -> None:
+def test_the_record_describes_the_execution() -> None:
     made = step(dataclasses.replace(SMALL_CONV, replicas=2, convolution_options='{"a": "b"}'))
     assert made.describe() == {
         "engine": "popart",
@@ -367,14 +369,14 @@ def test_the_saved_graph_is_checked_onnx(config: Any, mode: str, tmp_path: Path)
     assert len(saved.graph.output) == (1 if mode == "inference" else 2)
 
 
-def test_without_popart_the_error_says_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_popart_the_error_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "popart", None)
     with pytest.raises(DeviceError, match="Poplar SDK"):
         PopartIpu(HARDWARE)
 
 
 @pytest.mark.parametrize("device", [HARDWARE, IpuDevice("ipu", 3)])
-def test_a_device_that_cannot_be_had_is_a_device_error(device: IpuDevice) -> None:
+def test_an_unavailable_device_is_a_device_error(device: IpuDevice) -> None:
     made = step(SMALL_LSTM, device)
     made.build()
     recorder.attach_error = "Failed to acquire device with 1 IPUs"
@@ -383,7 +385,7 @@ def test_a_device_that_cannot_be_had_is_a_device_error(device: IpuDevice) -> Non
     made.close()
 
 
-def test_a_device_with_another_number_of_ipus_is_given_back() -> None:
+def test_a_device_with_another_number_of_ipus_is_released() -> None:
     recorder.ipus_of_id = 4
     made = step(SMALL_LSTM, IpuDevice("ipu", 7))
     made.build()
@@ -479,7 +481,7 @@ def test_the_stand_in_reads_arrays_as_strictly_as_the_sdk(popart: ModuleType) ->
         made.run(right)
 
 
-def test_the_stand_in_trains_no_weights_that_it_has_not_got() -> None:
+def test_the_stand_in_trains_only_weights_that_it_has() -> None:
     made = ready(dataclasses.replace(SMALL_LSTM, mode="training"))
     recorder.sessions[-1]._written = False
     with pytest.raises(double.popart_exception, match="weightsFromHost first"):

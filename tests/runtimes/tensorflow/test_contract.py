@@ -1,7 +1,7 @@
 """The stand-in for the SDK's TensorFlow offers nothing that the SDK does not.
 
-The SDK's API is read from a description made from its published sources. The runtime runs on the
-stand-in, so a call that this accepts and records is one that the SDK accepts.
+The SDK's API comes from a description of its published sources. The runtime runs on the stand-in,
+so the SDK accepts every call that the stand-in accepts and records.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.doubles.tensorflow_ipu import config as double_config
 from tests.support.sdk_api import described_parameters, description, parameters, public, source
 
 ROOT = "tensorflow.python.ipu"
-# What a class has from its TensorFlow base class, which is not the SDK's to describe.
+# Members of a class's TensorFlow base class, which the SDK does not describe.
 INHERITED = {"distribute_lib.StrategyV1": ("scope", "run", "reduce", "extended")}
 
 
@@ -31,7 +31,7 @@ def api() -> Dict[str, Any]:
 
 
 def differences(name: str, offered: ModuleType, api: Dict[str, Any]) -> List[str]:
-    """Return what module ``name`` has that the SDK has not, or has otherwise; empty: all agrees."""
+    """Return how module ``name`` differs from the SDK; empty if it agrees."""
     described = api["modules"].get(api["module_aliases"].get(name, name))
     if described is None:
         return [f"{name}: the SDK has no such module"]
@@ -73,7 +73,7 @@ def _class_differences(path: str, cls: type, described: Dict[str, Any]) -> List[
 def _parameter_differences(path: str, function: Any, described: Any) -> List[str]:
     """Compare names, order, kinds and defaults."""
     ours, real = parameters(function), described_parameters(described)
-    # The SDK's source writes an enumeration's member with its module or without.
+    # The SDK's source writes an enumeration member with or without its module.
     real = [
         (name, kind, default and re.sub(r"^\w+\.(\w+\.[A-Z_]+)$", r"\1", default))
         for name, kind, default in real
@@ -118,7 +118,7 @@ def test_instances_are_configured_as_popdist_says() -> None:
     (module,) = double.distribution().values()
     (name,) = [name for name, _ in public(vars(module))]
     wanted = described["functions"][name]["params"]
-    # The defaults are not published; the runtime gives all arguments.
+    # The defaults are not published; the runtime passes all arguments.
     assert [p[:2] for p in parameters(getattr(module, name))] == [
         p[:2] for p in described_parameters(wanted)
     ]

@@ -1,4 +1,4 @@
-"""What a closed step leaves behind of its graphs: nothing."""
+"""A closed step leaves none of its graphs in memory."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def traced() -> Any:
     return function, function.get_concrete_function(tf.TensorSpec([], tf.float32)).graph
 
 
-def test_a_gradient_that_was_traced_can_be_forgotten() -> None:
+def test_a_traced_gradient_can_be_dropped() -> None:
     earlier, _ = traced()
     gradients = TracedGradients()
     function, graph = traced()
     left = weakref.ref(graph)
     del graph
     gradients.forget()
-    assert float(function(tf.constant(3.0))) == 2  # what has been traced goes on
+    assert float(function(tf.constant(3.0))) == 2  # traced graphs still run
     assert float(earlier(tf.constant(3.0))) == 2
     assert float(traced()[0](tf.constant(3.0))) == 2
     del function
@@ -47,7 +47,7 @@ def test_a_gradient_that_was_traced_can_be_forgotten() -> None:
 
 
 def test_a_closed_step_leaves_no_graph() -> None:
-    """Group norms have gradients of their own."""
+    """Group norms have custom gradients."""
     step = trained(small(abs_learning_rate=0.1))
     step.compile()
     left = weakref.ref(step._run.get_concrete_function().graph)

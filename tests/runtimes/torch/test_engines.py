@@ -1,4 +1,4 @@
-"""The networks as they are measured, folded and in bfloat16, against float32 as it is written."""
+"""The measured networks, folded and in bfloat16, compared with plain float32."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.framework
 #: Norm of the difference over the norm of the logits. bfloat16 has 8 bits: 0.4 % per operation.
 BOUNDS = {"bfloat16": 0.06, "float32": 2e-3}
 IMAGES = 2
-# What 16.16 means on this machine.
+# The meaning of 16.16 on this machine.
 DTYPE = "bfloat16" if CpuDevice().fast_bfloat16 else "float32"
 DTYPES = sorted({DTYPE, "float32"})
 
@@ -41,7 +41,7 @@ def torch() -> Any:
 
 @pytest.fixture(scope="module")
 def paths() -> List[str]:
-    """Sample images, as the cases with real data have them."""
+    """Sample images, as in the cases with real data."""
     from ipubench.fixtures.data.cache import cache_dir
     from ipubench.fixtures.data.images.samples import sample_folder
 
@@ -49,7 +49,7 @@ def paths() -> List[str]:
 
 
 def needs_openvino(engine: str = "openvino") -> None:
-    """pytest's own importorskip would let OpenVINO report to its makers what the tests convert."""
+    """Import OpenVINO; pytest's own importorskip would let it send telemetry about the tests."""
     from ipubench.fixtures.runtimes.torch.engines import import_openvino
 
     if engine == "openvino":
@@ -60,7 +60,7 @@ def needs_openvino(engine: str = "openvino") -> None:
 
 
 def small_resnet(torch: Any, blocks: Sequence[int] = (1, 1, 1, 1), **changes: Any) -> Any:
-    """A ResNet of four blocks: less to compile than any that is measured."""
+    """A ResNet of four blocks, which compiles faster than any measured one."""
     from ipubench.models.torch.torchvision_import import import_torchvision
 
     torch.manual_seed(0)
@@ -69,7 +69,7 @@ def small_resnet(torch: Any, blocks: Sequence[int] = (1, 1, 1, 1), **changes: An
 
 
 def tiny(torch: Any) -> Any:
-    """What a ResNet lacks: groups of channels, a group norm, SiLU."""
+    """Layers that a ResNet lacks: groups of channels, a group norm, SiLU."""
     nn = torch.nn
     torch.manual_seed(0)
     first = nn.Conv2d(3, 32, 3, stride=2, padding=1), nn.GroupNorm(8, 32), nn.SiLU()
@@ -81,8 +81,9 @@ def tiny(torch: Any) -> Any:
 def of_every_kind(torch: Any) -> Any:
     """A network with one layer of each kind: torch.compile runs a C++ compiler for each kernel.
 
-    Of MobileNet v3 one residual block, with a depthwise convolution, squeeze and excitation and
-    hard swish; groups of channels, a batch norm to fold, SiLU, a group norm, a ResNet's pooling.
+    It has a residual block of MobileNet v3 with a depthwise convolution, squeeze and excitation and
+    hard swish; groups of channels, a batch norm to fold, SiLU, a group norm, and a ResNet's
+    pooling.
     """
     nn, network = torch.nn, HOST["mobilenet-v3-small"].network()()
     network.mb_block = nn.Sequential(network.mb_block[4])
@@ -103,7 +104,7 @@ def images(paths: List[str], size: int, torch: Any) -> Any:
 
 
 def expected(network: Any, raw: Any, torch: Any) -> Any:
-    """The logits of float32, nothing folded or compiled, images normalised before."""
+    """Return float32 logits without folding or compiling, with images normalised beforehand."""
     mean = torch.tensor([0.485, 0.456, 0.406]).view(-1, 1, 1)
     deviation = torch.tensor([0.229, 0.224, 0.225]).view(-1, 1, 1)
     with torch.inference_mode():
@@ -129,7 +130,7 @@ def run(network: Any, raw: Any, engine: str, dtype: str, torch: Any, **more: Any
 
 
 def agree(found: Any, wanted: Any, bound: float, torch: Any) -> None:
-    """Logits are within the bound; top-1 is the same where the margin is beyond rounding."""
+    """Check that logits are within the bound, and top-1 is equal if its margin exceeds rounding."""
     error = float((found - wanted).norm() / wanted.norm())
     assert error < bound, f"relative error {error:.2g}"
     rounding = (found - wanted).square().mean(dim=1).sqrt()
@@ -138,14 +139,14 @@ def agree(found: Any, wanted: Any, bound: float, torch: Any) -> None:
     assert torch.equal(found.argmax(1)[clear], best.indices[:, 0][clear])
 
 
-# They repeat the blocks of others that are tested. ResNeXts have those of resnet50 with groups of
-# channels, as efficientnet-b0-g16-gn has them.
+# They repeat blocks of other tested networks. ResNeXts have resnet50's blocks with groups of
+# channels, like efficientnet-b0-g16-gn.
 DEEPER = {
     *("resnet34", "resnet101", "resnet152", "resnext50", "resnext101", "mobilenet-v3-large"),
     *("efficientnet-b4", "efficientnet-b4-g16-gn"),
 }
-# An EfficientNet's stages of each kind; one has a second block, whose input is added to its
-# output. How many a published one has, its parameters tell (tests/models/test_torch.py).
+# Each kind of an EfficientNet's stages; one has a second block with a residual. The parameter
+# counts show how many a published one has (tests/models/test_torch.py).
 STAGES = [published[index]._replace(blocks=2 if index == 1 else 1) for index in (0, 1, 2, 4)]
 
 
@@ -160,13 +161,14 @@ def test_what_is_measured_is_the_network(
     config = HOST[name]
     network, size = config.network()(), config.image_size
     if config.model.startswith("resn"):
-        # The other blocks of a layer repeat its second. It rounds a small image as a large one.
+        # The other blocks of a layer repeat its second one. Small images are rounded like large
+        # ones.
         size = 96
         for layer in ("layer1", "layer2", "layer3", "layer4"):
             setattr(network, layer, getattr(network, layer)[: 2 if layer == "layer1" else 1])
     raw = images(paths, size, torch)
     wanted = expected(network, raw, torch)
-    # One network shows that float32 is float32 where others are measured in 16 bits.
+    # One network shows that float32 is float32, while others are measured in 16 bits.
     for dtype in DTYPES if name == "mobilenet-v3-small" else [DTYPE]:
         agree(run(network, raw, "auto", dtype, torch), wanted, BOUNDS[dtype], torch)
 
@@ -180,8 +182,8 @@ def test_other_engines_take_every_kind_of_layer(
     if engine == "compile":
         from torch._inductor import config
 
-        # It would compile six programs that ask which instructions the compiler and the CPU have,
-        # and a header that saves time from the second kernel on.
+        # It would compile six programs that test the compiler's and the CPU's instructions, and a
+        # header that saves time only from the second kernel on.
         monkeypatch.setattr(config.cpp, "vec_isa_ok", True)
         monkeypatch.setattr(config, "cpp_cache_precompile_headers", False)
     network = of_every_kind(torch)
@@ -193,7 +195,7 @@ def test_other_engines_take_every_kind_of_layer(
 @pytest.mark.numeric
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("engine", ["eager", "onednn", "openvino"])
-def test_a_network_gives_the_same_logits_as_float32_and_when_it_was_kept(
+def test_a_network_gives_the_same_logits_as_float32_also_from_the_cache(
     engine: str, dtype: str, paths: List[str], torch: Any, tmp_path: Path
 ) -> None:
     needs_openvino(engine)
@@ -201,7 +203,7 @@ def test_a_network_gives_the_same_logits_as_float32_and_when_it_was_kept(
     wanted, found = expected(network, raw, torch), []
     for hit in (False, True):
         cache = ModelCache(str(tmp_path), {}, ".pt")
-        # Which engine asks for the entry does not matter here.
+        # The entry is the same for every engine.
         built = build(network, raw, engine, dtype, torch, cache=lambda engine, kept=cache: kept)
         with torch.inference_mode():
             for _ in range(3):
@@ -215,7 +217,7 @@ def test_a_network_gives_the_same_logits_as_float32_and_when_it_was_kept(
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_disk_without_room_for_a_network_is_one_message(
+def test_a_full_disk_is_one_message(
     torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # PyTorch's own way to write a file ends the process there.
@@ -227,7 +229,7 @@ def test_a_disk_without_room_for_a_network_is_one_message(
         build(tiny(torch), raw, "onednn", "float32", torch, cache=lambda engine: cache)
 
 
-def test_what_torch_compile_cannot_compile_is_one_message(
+def test_a_failure_of_torch_compile_is_one_message(
     torch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def backend(graph: Any, inputs: Any) -> Any:
@@ -243,7 +245,7 @@ def test_what_torch_compile_cannot_compile_is_one_message(
 @pytest.mark.parametrize(
     ("eight_bit", "normalization"), [(True, "none"), (False, "none"), (False, "host")]
 )
-def test_every_engine_takes_images_as_they_travel(
+def test_every_engine_takes_images_as_they_are_sent(
     engine: str, eight_bit: bool, normalization: str, paths: List[str], torch: Any
 ) -> None:
     needs_openvino(engine)
@@ -257,7 +259,7 @@ def test_every_engine_takes_images_as_they_travel(
 
 
 @pytest.mark.numeric
-# In float32 such blocks, unless they are expanded, have crashed OpenVINO's compiler.
+# In float32 such blocks have crashed OpenVINO's compiler unless they are expanded.
 @pytest.mark.parametrize(
     ("engine", "dtype"), [("openvino", "float32"), *(("onednn", dtype) for dtype in DTYPES)]
 )
@@ -266,7 +268,7 @@ def test_engines_take_residual_blocks_with_group_norms(
 ) -> None:
     needs_openvino(engine)
     network = small_resnet(torch, (2, 1, 1, 1), norm_layer=partial(torch.nn.GroupNorm, 8))
-    # The blocks behind the first with a stride repeat it.
+    # The blocks after the first one with a stride repeat it.
     network.layer3 = network.layer4 = torch.nn.Identity()
     network.fc = torch.nn.Linear(128, 10)
     raw = images(paths, 64, torch)
@@ -286,7 +288,7 @@ def test_the_fastest_engine_takes_a_fourth_channel(paths: List[str], torch: Any)
 
 
 @pytest.mark.parametrize("idle", [False, True])
-def test_on_a_gpu_the_next_images_travel_while_the_network_computes(
+def test_on_a_gpu_the_next_images_are_copied_while_the_network_computes(
     torch: Any, monkeypatch: pytest.MonkeyPatch, idle: bool
 ) -> None:
     """Doubles replace streams and graphs, and note the order in which work starts."""
@@ -365,7 +367,7 @@ def test_a_gpu_gives_the_logits_of_float32(engine: str, from_host: bool, torch: 
     ("device", "python", "engine"),
     [("cpu", (3, 13), "onednn"), ("cpu", (3, 14), "compile"), ("cuda", (3, 11), "compile")],
 )
-def test_auto_is_the_fastest_of_pytorchs_own(
+def test_auto_is_pytorchs_fastest_engine(
     device: str, python: Tuple[int, int], engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ipubench.fixtures.runtimes.torch import engines
@@ -382,7 +384,7 @@ def test_an_engine_of_another_device_is_refused(torch: Any) -> None:
         build_engine("onednn", network, (1,), torch.uint8, torch.float16, gpu, normalise=False)
 
 
-# Every attempt to reach another host is refused and written down.
+# Every attempt to reach another host is refused and recorded.
 WATCHED = """
 import sys
 def watch(event, arguments):
@@ -405,7 +407,7 @@ build_engine("openvino", network, (1, 3, 16, 16), kind, kind, device, normalise=
 def watched(program: str, home: Path) -> str:
     home.mkdir()
     environment: Dict[str, str] = {
-        # Without these variables OpenVINO takes the machine for one that tests software.
+        # Without these variables OpenVINO assumes a CI machine.
         **{name: value for name, value in os.environ.items() if name in ("PATH", "LANG")},
         "HOME": str(home),
         "PYTHONPATH": str(ROOT),
@@ -418,11 +420,11 @@ def watched(program: str, home: Path) -> str:
     return done.stdout.decode()
 
 
-def test_openvino_reports_nothing_to_anybody(tmp_path: Path) -> None:
+def test_openvino_sends_no_telemetry(tmp_path: Path) -> None:
     needs_openvino()
     if not version_of("openvino-telemetry"):
         pytest.skip("needs openvino-telemetry, which OpenVINO installs")
-    # OpenVINO by itself does report, and the test sees it.
+    # Without the suite OpenVINO does send telemetry, and the test sees it.
     assert "socket." in watched(PLAIN, tmp_path / "plain")
     assert watched(OURS, tmp_path / "ours") == ""
     assert not (tmp_path / "ours" / "intel").exists()

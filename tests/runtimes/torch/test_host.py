@@ -1,4 +1,4 @@
-"""PyTorch on the CPU: a step on the three kinds of data, and what it tells the meter."""
+"""PyTorch on the CPU: a step on the three kinds of data, and its facts for the meter."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def feed(config: Classifier, **changes: Any) -> ImageFeed:
     return ImageFeed(**{**facts, **changes})
 
 
-def test_a_pipeline_split_that_names_no_layer_is_refused_on_a_host_too(host: Any) -> None:
+def test_an_unknown_pipeline_split_is_refused_on_a_host_too(host: Any) -> None:
     config = dataclasses.replace(SMALL, pipeline_splits=("layer3/0/conv9",))
     step = host.inference(config.network(), config, feed(config))
     with pytest.raises(CaseError, match=r"no layer 'layer3/0/conv9'.*layer3/0/conv1"):
@@ -70,14 +70,12 @@ def test_a_pipeline_split_that_names_no_layer_is_refused_on_a_host_too(host: Any
         ("cuda", True, "16.16", "float16"),
     ],
 )
-def test_precision_means_what_the_device_is_fast_at(
-    kind: str, fast: bool, precision: str, dtype: str
-) -> None:
+def test_precision_follows_the_device(kind: str, fast: bool, precision: str, dtype: str) -> None:
     device: Any = SimpleNamespace(kind=kind, fast_bfloat16=fast)
     assert shared.compute_dtype(device, precision) == dtype
 
 
-def test_a_kept_network_is_that_of_the_numbers_it_is_built_of(
+def test_a_cached_network_belongs_to_the_numbers_it_is_built_from(
     host: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ipubench.models import published
@@ -102,7 +100,7 @@ def test_cases_that_differ_in_data_share_one_compiled_network(host: Any) -> None
 
     compiled = []
     other = dataclasses.replace(SMALL, micro_batch_size=1)
-    # SMALL comes last: the tests below have its network as well.
+    # SMALL comes last: the tests below also use its network.
     for config in (other, SMALL, dataclasses.replace(SMALL, data="generated")):
         step = host.inference(make, config, feed(config))
         step.build()
@@ -139,7 +137,7 @@ def test_generated_inputs_are_copied_for_every_batch(host: Any) -> None:
     assert np.array_equal(next(inputs).numpy(), images.generated())
 
 
-def test_a_step_runs_the_batches_it_is_asked_for(host: Any) -> None:
+def test_a_step_runs_the_requested_batches(host: Any) -> None:
     step = ready(host, SMALL, feed(SMALL))
     calls: List[Any] = []
     inner = step.network
@@ -157,10 +155,10 @@ def test_a_step_runs_the_batches_it_is_asked_for(host: Any) -> None:
     assert len(calls) == 5
 
 
-def test_real_images_reach_the_network_and_a_step_has_two_parts(
+def test_real_images_reach_the_network_and_a_step_has_two_halves(
     host: Any, tmp_path: Path, torch: Any
 ) -> None:
-    """A corrupt image is noted; the parts are a burst that is read, and a batch classified."""
+    """A corrupt image is reported; the halves are reading a burst and classifying a batch."""
     from PIL import Image
 
     from ipubench.fixtures.data.images.preprocess import load_image
@@ -211,7 +209,7 @@ def test_the_flop_of_a_network_are_the_published_ones(host: Any) -> None:
     assert step.weight_traffic() == size * 11_689_512
 
 
-def test_the_memory_of_a_case_on_a_gpu_is_without_what_the_meter_measures_beside_it(
+def test_the_gpu_memory_of_a_case_excludes_the_meters_own_work(
     torch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ipubench.fixtures.runtimes.torch import host as module
@@ -245,14 +243,15 @@ def test_the_memory_of_a_case_on_a_gpu_is_without_what_the_meter_measures_beside
         network: Any = SimpleNamespace(build=lambda: None, compile=compile_, engine=None)
         step = ClassifierStep(gpu, network, ImageFeed("synthetic", batch_size=1))
         step.build()
-        hold(5000)  # the device's peaks, where they are not known yet
+        hold(5000)  # the device's peaks, if they are not known yet
         hold(-5000)
         step.compile()
         step.canary()()
         hold(running)
         assert step.device_memory() == max(compiling, running)
         step.close()
-        # The network stays for the case's other kinds of data, and a part of it for ever.
+        # The network stays for the case's other kinds of data, and part of it until the process
+        # ends.
         network.engine = "compiled"
         network.compile = lambda: False
         other = ClassifierStep(gpu, network, ImageFeed("generated", batch_size=1))

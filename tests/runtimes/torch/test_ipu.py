@@ -1,4 +1,4 @@
-"""The PopTorch runtime: which calls an option becomes, how images reach the IPU, how it ends.
+"""The PopTorch runtime: the calls for each option, how images reach the IPU, the cleanup.
 
 PopTorch is the stand-in of ``tests/doubles``, which runs the networks on the CPU.
 """
@@ -38,7 +38,7 @@ ENGINE_OPTIONS = {
 }
 HARDWARE = IpuDevice("ipu", None)
 MODEL = IpuDevice("ipu-model", None)
-# As the presets: uint8 images, normalised by the network.
+# As in the presets: uint8 images that the network normalises.
 SMALL = Classifier(
     name="small",
     system="ipu",
@@ -95,14 +95,14 @@ def popart_option(key: str, value: Any) -> Any:
 
 
 def uploads() -> List[Any]:
-    """The tensors that calls of executors were given, in order."""
+    """The tensors of all calls of executors, in order."""
     return [given["args"][0] for name, given in recorder.calls if name == "PoplarExecutor.__call__"]
 
 
 # --- options ---------------------------------------------------------------------------------
 
 
-def test_the_resnet50_preset_becomes_the_original_programs_options(
+def test_the_resnet50_preset_gives_the_original_programs_options(
     poptorch: ModuleType, torch: Any
 ) -> None:
     config = dataclasses.replace(IPU["resnet50"], data="generated")
@@ -120,7 +120,7 @@ def test_the_resnet50_preset_becomes_the_original_programs_options(
 
 
 @pytest.mark.parametrize("config", [*IPU.values(), *POD4.values()], ids=lambda c: c.name)
-def test_every_configuration_becomes_options_that_poptorch_takes(
+def test_every_configuration_gives_options_that_poptorch_accepts(
     poptorch: ModuleType, config: Classifier
 ) -> None:
     poptorch_options(poptorch, config, HARDWARE, feed(config))
@@ -190,7 +190,7 @@ def test_every_configuration_becomes_options_that_poptorch_takes(
         ({"compile_only": True}, MODEL, [("Options.useIpuModel", {"use_model": True})]),
     ],
 )
-def test_an_option_becomes_a_call_and_no_other(
+def test_an_option_makes_one_call(
     poptorch: ModuleType, torch: Any, changes: Dict[str, Any], device: IpuDevice, calls: List[Any]
 ) -> None:
     poptorch_options(poptorch, SMALL, HARDWARE, feed(SMALL))
@@ -209,11 +209,11 @@ def test_an_option_becomes_a_call_and_no_other(
         ({"pipeline_splits": ("conv1", "bn1", "relu")}, HARDWARE, "a pipeline of 4 stages"),
         # Sharded execution has no pipeline to fill, but transfers overlap from 3 iterations on.
         ({"num_io_tiles": 32, "batches_per_step": 2}, HARDWARE, "num_io_tiles"),
-        # Beside programs of hardware that lie there, the software model's would look found again.
+        # Programs for hardware in this folder would be mistaken for the software model's.
         ({"model_cache_path": "kept"}, MODEL, "model_cache_path"),
     ],
 )
-def test_options_that_cannot_work_are_refused(
+def test_unworkable_options_are_refused(
     poptorch: ModuleType, changes: Dict[str, Any], device: IpuDevice, name: str
 ) -> None:
     with pytest.raises(ValueError, match=name):
@@ -243,7 +243,7 @@ def test_io_tiles_overlap_both_transfers_and_change_no_result(poptorch: ModuleTy
     assert recorder.executors[-1].overlapped
 
 
-def test_a_compiled_model_is_found_again(poptorch: ModuleType, tmp_path: Path) -> None:
+def test_a_compiled_model_is_reused(poptorch: ModuleType, tmp_path: Path) -> None:
     config = dataclasses.replace(SMALL, precision="32.32", model_cache_path=str(tmp_path))
     first = ready(config)
     assert not first.model_cache.hit
@@ -257,7 +257,7 @@ def test_a_compiled_model_is_found_again(poptorch: ModuleType, tmp_path: Path) -
     assert not other.model_cache.hit
 
 
-def test_compiling_alone_needs_no_ipu(poptorch: ModuleType) -> None:
+def test_compile_only_needs_no_ipu(poptorch: ModuleType) -> None:
     recorder.attach_error = "Failed to acquire 1 IPU(s)"
     ready(dataclasses.replace(SMALL, compile_only=True))
     assert not recorder.executors[0].isAttachedToDevice()
@@ -316,7 +316,7 @@ def test_a_generated_batch_is_the_fixed_tensor_every_time(poptorch: ModuleType, 
 
 
 @pytest.mark.parametrize(("precision", "dtype"), [("16.16", "float16"), ("32.32", "float32")])
-def test_images_travel_and_are_classified_in_the_compute_type_unless_eight_bit(
+def test_images_are_sent_and_classified_in_the_compute_type_unless_eight_bit(
     poptorch: ModuleType, torch: Any, precision: str, dtype: str
 ) -> None:
     config = dataclasses.replace(
@@ -372,7 +372,7 @@ def test_real_images_fill_every_device_iteration(poptorch: ModuleType, jpegs: Im
     made.close()
 
 
-def test_real_images_are_normalised_on_the_host_and_unreadable_ones_noted_in_the_cases_feed(
+def test_real_images_are_normalised_on_the_host_and_unreadable_ones_are_recorded(
     poptorch: ModuleType, torch: Any, jpegs: ImageFolder
 ) -> None:
     config = dataclasses.replace(
@@ -391,7 +391,7 @@ def test_real_images_are_normalised_on_the_host_and_unreadable_ones_noted_in_the
     assert list(given.corrupt) == [jpegs.paths[1]]
 
 
-def test_latencies_are_the_means_that_poptorch_reports(poptorch: ModuleType) -> None:
+def test_latencies_are_poptorchs_means(poptorch: ModuleType) -> None:
     made = ready(dataclasses.replace(SMALL, precision="32.32"))
     assert made.latencies() == []
     made()
@@ -401,7 +401,7 @@ def test_latencies_are_the_means_that_poptorch_reports(poptorch: ModuleType) -> 
 
 @pytest.mark.parametrize("variable", ["POPTORCH_CACHE_DIR", "POPART_CACHE_DIR", "POPXL_CACHE_DIR"])
 @pytest.mark.parametrize(("device", "kept"), [(HARDWARE, True), (MODEL, False)])
-def test_an_exported_folder_may_have_kept_an_ipus_program(
+def test_the_cache_folder_may_contain_an_ipu_program(
     poptorch: ModuleType,
     monkeypatch: pytest.MonkeyPatch,
     variable: str,
@@ -416,7 +416,7 @@ def test_an_exported_folder_may_have_kept_an_ipus_program(
     assert made.not_compiled == "fresh or cached"
 
 
-def test_the_record_says_what_runs(poptorch: ModuleType) -> None:
+def test_the_record_describes_the_execution(poptorch: ModuleType) -> None:
     config = dataclasses.replace(SMALL, replicas=2, half_partial=True, pipeline_splits=("fc",))
     made = step(config)
     assert made.describe() == {
@@ -439,16 +439,16 @@ def test_the_record_says_what_runs(poptorch: ModuleType) -> None:
     assert made.device_memory() is None
 
 
-# --- how it begins and ends ------------------------------------------------------------------
+# --- start and end ---------------------------------------------------------------------------
 
 
-def test_without_poptorch_the_error_says_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_poptorch_the_error_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "poptorch", None)
     with pytest.raises(DeviceError, match="Poplar SDK"):
         PopTorchIpu(HARDWARE)
 
 
-def test_another_torch_than_poptorchs_is_named_with_its_message(
+def test_a_torch_version_that_poptorch_refuses_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, torch: Any
 ) -> None:
     """PopTorch asserts the version when it is imported (poptorch/python/__init__.py)."""
@@ -461,7 +461,7 @@ def test_another_torch_than_poptorchs_is_named_with_its_message(
 
 
 @pytest.mark.parametrize(("device", "hint"), [(HARDWARE, True), (MODEL, False)])
-def test_a_device_that_cannot_be_had_is_a_device_error(
+def test_an_unavailable_device_is_a_device_error(
     poptorch: ModuleType, device: IpuDevice, hint: bool
 ) -> None:
     made = step(SMALL, device)
@@ -478,7 +478,7 @@ def test_a_device_that_cannot_be_had_is_a_device_error(
     assert recorder.names().count("PoplarExecutor.destroy") == 1
 
 
-def test_close_destroys_even_where_the_loader_fails(
+def test_close_destroys_the_model_even_if_the_loader_fails(
     poptorch: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Batches(Iterator[Any]):

@@ -1,4 +1,4 @@
-"""Networks that were rewritten before they are compiled: the same results, in fewer operations."""
+"""Networks that are rewritten before compiling: the same results with fewer operations."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def twice(layer: Any) -> List[Any]:
                 ((2, 2, 0, 3), 1, 4),
             ]
         ),
-        # Padding that no longer kernel gives stays.
+        # Padding stays if no longer kernel can replace it.
         (lambda: [PAD((1, 0, 0, 0)), CONV(4, 4, 3)], "ZeroPad2d Conv2d"),
         (lambda: [PAD((0, 1, 0, 1)), CONV(4, 4, 3, padding=1)], "ZeroPad2d Conv2d"),
         (lambda: [PAD((0, 1, 0, 1)), CONV(4, 4, 3, dilation=2)], "ZeroPad2d Conv2d"),
         (lambda: [PAD((0, 1, 0, 1)), nn.ReLU()], "ZeroPad2d ReLU"),
         (lambda: [PAD((0, 1, 0, 1)), *twice(CONV(4, 4, 3))], "ZeroPad2d Conv2d Conv2d"),
-        # An average of whole images of one size.
+        # An average over whole images of one size.
         (lambda: [POOL(1), nn.Flatten()], "AvgPool2d Flatten"),
         (lambda: [POOL((1, 1)), nn.Flatten()], "AvgPool2d Flatten"),
         (lambda: [POOL(3), nn.Flatten()], "AdaptiveAvgPool2d Flatten"),
@@ -63,7 +63,7 @@ def test_the_results_are_the_same_in_these_layers(
     assert kinds(network) == expected.split()
 
 
-def test_efficientnet_pads_and_averages_nowhere_else() -> None:
+def test_efficientnet_pads_and_averages_only_there() -> None:
     from ipubench.fixtures.runtimes.torch.engines import prepare
     from ipubench.fixtures.runtimes.torch.rewrites import rewrite
     from ipubench.models.torch.classification import build_classifier

@@ -1,4 +1,4 @@
-"""How a server makes batches of requests: sizes, waiting, limits, and the parameters file."""
+"""How a server forms batches of requests: sizes, waiting, limits, and the parameters file."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from ipubench.fixtures.servers.tensorflow_serving.batching import Batcher, Batching, Refused
 from tests.support.tries import tries
 
-LONG = 10**9  # microseconds: no batch runs because of its age
+LONG = 10**9  # microseconds: no batch runs because it is old
 
 
 class Doubling:
-    """The work: twice each row. It notes the batches, and waits while ``hold`` is clear."""
+    """The work: doubles each row. It records the batches, and waits while ``hold`` is clear."""
 
     def __init__(self) -> None:
         self.batches: List[Any] = []
@@ -89,7 +89,7 @@ def test_requests_wait_until_a_batch_is_full_and_no_longer() -> None:
     assert len(work.batches) == 1
 
 
-def test_a_batch_that_is_not_full_runs_after_its_time_filled_up_with_zeros() -> None:
+def test_an_incomplete_batch_runs_after_its_timeout_padded_with_zeros() -> None:
     async def infer(batcher: Batcher, _: Doubling) -> None:
         answer = await batcher(rows(1, 3))
         assert answer["y"].ravel().tolist() == [2, 4, 6]
@@ -98,7 +98,7 @@ def test_a_batch_that_is_not_full_runs_after_its_time_filled_up_with_zeros() -> 
     assert work.batches[0].ravel().tolist() == [1, 2, 3, 0, 0, 0, 0, 0]
 
 
-def test_a_batch_fills_on_while_all_threads_are_busy() -> None:
+def test_a_batch_fills_further_while_all_threads_are_busy() -> None:
     async def infer(batcher: Batcher, work: Doubling) -> None:
         work.hold.clear()
         calls = [asyncio.ensure_future(batcher(rows(1, 8)))]
@@ -114,7 +114,7 @@ def test_a_batch_fills_on_while_all_threads_are_busy() -> None:
     assert [len(batch) for batch in work.batches] == [8, 4]
 
 
-def test_what_is_too_much_is_refused() -> None:
+def test_requests_beyond_the_limits_are_refused() -> None:
     async def infer(batcher: Batcher, work: Doubling) -> None:
         work.hold.clear()
         taken = [asyncio.ensure_future(batcher(rows(n, 8))) for n in range(3)]
@@ -130,7 +130,7 @@ def test_what_is_too_much_is_refused() -> None:
     asked(Batching(8, LONG, max_enqueued_batches=2, num_batch_threads=1), infer)
 
 
-def test_a_failure_is_that_of_all_requests_of_its_batch_and_of_no_other() -> None:
+def test_a_failure_affects_all_requests_of_its_batch_and_no_others() -> None:
     async def infer(batcher: Batcher, _: Doubling) -> None:
         found = await asyncio.gather(
             batcher(rows(-2, 2)), batcher(rows(0, 2)), return_exceptions=True
@@ -142,6 +142,6 @@ def test_a_failure_is_that_of_all_requests_of_its_batch_and_of_no_other() -> Non
     asked(Batching(4, LONG), infer)
 
 
-def test_the_parameters_file_is_read_as_it_is_written() -> None:
+def test_the_parameters_file_can_be_read_back() -> None:
     batching = Batching(32, 250, 7, 3, (8, 32))
     assert Batching.parse(batching.text()) == batching

@@ -1,4 +1,4 @@
-"""What an IPU's server is given: the SDK's export with its arguments, and when the IPU is free.
+"""The inputs of an IPU's server: the SDK's export with its arguments; and when the IPU is free.
 
 The SDK is the stand-in of ``tests/doubles``; what it writes runs on the CPU.
 """
@@ -68,7 +68,7 @@ def export(folder: Path, device: IpuDevice = HARDWARE, **changes: Any) -> Any:
 
 
 @pytest.mark.framework
-def test_the_network_is_compiled_exported_and_the_ipu_given_back(tf: Any, tmp_path: Path) -> None:
+def test_the_network_is_compiled_and_exported_and_the_ipu_released(tf: Any, tmp_path: Path) -> None:
     exported = export(tmp_path / "model")
     assert double.recorder.attached == 0
     called = [name for name, _ in double.recorder.calls]
@@ -83,7 +83,7 @@ def test_the_network_is_compiled_exported_and_the_ipu_given_back(tf: Any, tmp_pa
     (spec,) = arguments["predict_step_signature"]
     assert spec.dtype == tf.uint8 and spec.shape.as_list() == [BATCH, 32, 32, 3]
     planners = {"partialsType": "half", "availableMemoryProportion": "0.2"}
-    # The preset attaches on demand, which an export cannot wait for.
+    # The preset attaches on demand, which an export cannot do.
     assert SMALL.on_demand
     assert double.recorder.configured == {
         "auto_select_ipus": 1,
@@ -94,14 +94,14 @@ def test_the_network_is_compiled_exported_and_the_ipu_given_back(tf: Any, tmp_pa
     assert exported.precision == "float16"
     assert exported.facts["engine"] == "tensorflow-ipu"
 
-    # The program's float16 against the same network in float32.
+    # The program in float16 is compared with the same network in float32.
     images = np.random.RandomState(5).randint(0, 256, (BATCH, 32, 32, 3)).astype(np.uint8)
     loaded = tf.saved_model.load(str(tmp_path / "model" / "001"))
     answer = loaded.signatures["serving_default"](images=tf.constant(images))["probabilities"]
     assert answer.dtype == tf.float32 and answer.shape == (BATCH, 10)
     expected = exported.probabilities(images)
     assert np.abs(answer.numpy() - expected).max() <= 1e-2 * expected.max()
-    assert np.ptp(expected, axis=0).max() > 1e-2  # the images are told apart
+    assert np.ptp(expected, axis=0).max() > 1e-2  # the images give different results
 
 
 @pytest.mark.framework
@@ -138,7 +138,7 @@ def test_the_options_of_the_application_reach_the_sdk(tf: Any, tmp_path: Path) -
 
 @pytest.mark.framework
 def test_group_norms_are_compared_on_the_cpu(tf: Any, tmp_path: Path) -> None:
-    """The SDK's, of channels a stride apart, runs on IPUs only."""
+    """The SDK's group norm, with channels a stride apart, runs only on IPUs."""
     changes: Dict[str, Any] = {
         "norm_layer": Parameters({"name": "group_norm", "num_groups": 4}),
         "precision": "32.32",
@@ -160,7 +160,7 @@ def test_group_norms_are_compared_on_the_cpu(tf: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.framework
-def test_an_export_that_fails_gives_the_ipu_back_and_says_why(tf: Any, tmp_path: Path) -> None:
+def test_a_failing_export_releases_the_ipu_and_reports_the_reason(tf: Any, tmp_path: Path) -> None:
     double.recorder.run_error = "Out of memory on tile 7"
     with pytest.raises(CaseError, match="could not compile or export .*: Out of memory on tile 7"):
         export(tmp_path / "model")

@@ -1,4 +1,4 @@
-"""The serving cases' options, and where a server's program is looked for."""
+"""The serving cases' options, and the search for a server's program."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_cases_are_the_original_programs() -> None:
     ]
 
 
-def test_what_follows_from_the_options() -> None:
+def test_derived_values_of_the_options() -> None:
     example = HOST["resnet50_infer_bs16"]
     # A host runs one batch at a time, an IPU's server four.
     assert [config.batch_threads for config in (*HOST.values(), *IPU.values())] == [1] * 4 + [4] * 4
@@ -76,7 +76,7 @@ def test_what_follows_from_the_options() -> None:
         {"compile_only": True},
     ],
 )
-def test_what_a_server_cannot_do_is_refused(changes: Dict[str, Any]) -> None:
+def test_unservable_options_are_refused(changes: Dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(changes))):
         dataclasses.replace(IPU["resnet50_infer_bs16"], **changes).check()
 
@@ -90,7 +90,7 @@ def test_names_of_the_original_program_work() -> None:
         convert(Serving, "host", "10.0.0.1")
 
 
-def test_what_is_printed_and_the_port_are_not_what_is_measured() -> None:
+def test_printing_options_and_the_port_are_not_measured() -> None:
     config = HOST["resnet50_infer_bs16"]
     same = dataclasses.replace(config, port=9000, verbose=True, host="localhost")
     other = dataclasses.replace(config, num_batch_threads=2)
@@ -105,7 +105,7 @@ def executable(folder: Path, name: str = "tensorflow_model_server") -> Path:
     return (folder / name).resolve()
 
 
-def test_a_servers_program_is_found_where_it_was_named_then_where_it_usually_is(
+def test_a_servers_program_is_found_at_its_given_or_usual_place(
     tmp_path: Path,
 ) -> None:
     empty = {"PATH": str(tmp_path / "nothing")}
@@ -128,7 +128,7 @@ def test_a_servers_program_is_found_where_it_was_named_then_where_it_usually_is(
             find_server(lost, enabled)
 
 
-def test_a_program_or_a_port_that_cannot_be_had_fails_before_anything_is_made(
+def test_a_missing_program_or_a_busy_port_fails_before_anything_is_built(
     tmp_path: Path,
 ) -> None:
     from ipubench.fixtures.devices.cpu import CpuDevice
@@ -139,7 +139,7 @@ def test_a_program_or_a_port_that_cannot_be_had_fails_before_anything_is_made(
 
     def fails(said: str, **changes: Any) -> None:
         with pytest.raises(CaseError, match=said):
-            # Neither the network nor the feed is there to be used.
+            # Neither the network nor the feed exists.
             runtime.inference(None, dataclasses.replace(config, **changes), None)  # type: ignore[arg-type]
 
     try:

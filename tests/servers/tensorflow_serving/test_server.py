@@ -1,4 +1,4 @@
-"""A server of TensorFlow Serving's interface with a small network, asked by the official stubs."""
+"""A server with TensorFlow Serving's interface and a small network, called by official stubs."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from tensorflow_serving.apis import (  # noqa: E402
 )
 
 LIMIT = 60.0
-LOOPBACK = "0100007F"  # 127.0.0.1 as the kernel writes it, in tcp6 behind other digits
+LOOPBACK = "0100007F"  # 127.0.0.1 as the kernel writes it; in tcp6 other digits precede it
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallRuntime]:
-    """One server for all tests that leave it in order; it stands for the real program."""
+    """One server for all tests that do not break it; it replaces the real program."""
     folder = tmp_path_factory.mktemp("served")
     runtime = SmallRuntime(folder, program(folder))
     runtime.step().close()
@@ -68,12 +68,12 @@ def pixels(rows: int) -> Any:
 
 
 def local(served: SmallRuntime, images: Any) -> Any:
-    """Return the network's own answer to a whole batch."""
+    """Return the network's own result for a whole batch."""
     return served.exported.probabilities(images)
 
 
 @pytest.mark.parametrize("rows", [1, 3, BATCH])
-def test_predict_answers_what_the_network_gives(served: SmallRuntime, rows: int) -> None:
+def test_predict_returns_the_networks_result(served: SmallRuntime, rows: int) -> None:
     images = pixels(BATCH)
     answer = prediction(served).Predict(request(images[:rows]), timeout=LIMIT)
     found = tf.make_ndarray(answer.outputs["probabilities"])
@@ -83,7 +83,7 @@ def test_predict_answers_what_the_network_gives(served: SmallRuntime, rows: int)
     assert answer.model_spec.name == "small"
     assert answer.model_spec.signature_name == "serving_default"
     assert answer.model_spec.version.value == 1
-    assert len({tuple(row) for row in found}) == rows  # other images, other accepts_connections
+    assert len({tuple(row) for row in found}) == rows  # other images, other results
 
 
 def test_status_of_the_model(served: SmallRuntime) -> None:
@@ -105,7 +105,7 @@ def test_status_of_the_model(served: SmallRuntime) -> None:
         (pixels(BATCH + 1), {}, "INVALID_ARGUMENT"),
     ],
 )
-def test_a_request_that_cannot_be_answered_gets_its_status(
+def test_a_request_that_cannot_be_served_gets_its_status(
     served: SmallRuntime, images: Any, options: Any, status: str
 ) -> None:
     with pytest.raises(grpc.RpcError) as caught:
@@ -118,7 +118,7 @@ def test_only_this_machine_can_reach_the_server(served: SmallRuntime) -> None:
     assert addresses and all(address.endswith(LOOPBACK) for address in addresses)
 
 
-def test_the_real_program_is_told_what_the_original_tells_it(served: SmallRuntime) -> None:
+def test_the_real_program_gets_the_original_arguments(served: SmallRuntime) -> None:
     words = served.program.with_suffix(".words").read_text().splitlines()
     options = dict(word.partition("=")[::2] for word in words)
     assert options["--port"] == str(served.server.port)
@@ -148,8 +148,8 @@ def test_every_request_is_answered_and_timed(
         verbose=True,
     )
     try:
-        assert not served.fresh  # another way of asking needs no other server
-        assert forgotten == [True]  # what cases before took is not this one's memory
+        assert not served.fresh  # another kind of client needs no other server
+        assert forgotten == [True]  # memory of earlier cases is not counted
         described = step.describe()
         assert described["server"] == "tensorflow_model_server"
         assert described["server_version"] == "TensorFlow ModelServer: 2.6.0"
@@ -163,7 +163,7 @@ def test_every_request_is_answered_and_timed(
             whole = max(end for _, end in windows) - min(start for start, _ in windows)
             if use_async or num_threads == 1:
                 assert clock() - before == pytest.approx(whole)
-            else:  # all images at the rate reached while every client was busy
+            else:  # all images at the rate while every client was busy
                 assert 0 < clock() - before <= 3 * whole
         latencies = step.latencies()
         assert len(latencies) == calls * num_threads * each
@@ -179,7 +179,7 @@ def test_every_request_is_answered_and_timed(
         assert counters["whole_rounds_images_per_s"] == pytest.approx(whole)
         assert counters["answers_differ_by"] <= 1e-3
         assert 50 << 20 < (step.host_memory() or 0) < 1 << 36
-        assert counters["decode"] is None  # generated images need none
+        assert counters["decode"] is None  # generated images need no reading
         shown = capsys.readouterr().out.splitlines()
         assert len(shown) == calls * each + 1 and "average" in shown[-1]
     finally:
@@ -187,10 +187,10 @@ def test_every_request_is_answered_and_timed(
     assert not any(map(runs, step.client_pids))
 
 
-def test_requests_are_the_images_in_turn_each_client_at_a_place_of_its_own(
+def test_requests_are_consecutive_images_with_a_different_start_for_each_client(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    labels = [0, 1, 2, 10, 10]  # ten classes: the last two images only fill up the batch
+    labels = [0, 1, 2, 10, 10]  # ten classes: the last two images only pad the batch
     images = np.arange(5, dtype=np.uint8).reshape(5, 1, 1, 1)
 
     class Feed:
@@ -220,7 +220,7 @@ def test_requests_are_the_images_in_turn_each_client_at_a_place_of_its_own(
     assert {one.model_spec.name for one in found} == {"m"}
 
 
-def test_a_server_that_is_killed_fails_its_case_and_the_next_one_has_another(
+def test_a_killed_server_fails_its_case_and_the_next_one_has_another(
     served: SmallRuntime,
 ) -> None:
     step = served.step()
@@ -237,7 +237,7 @@ def test_a_server_that_is_killed_fails_its_case_and_the_next_one_has_another(
 
 @pytest.fixture
 def waiting(tmp_path: Path) -> Iterator[ServingServer]:
-    """The project's own server of a folder that is not there yet."""
+    """The project's own server for a folder that does not exist yet."""
     base, log = tmp_path / "model", tmp_path / "log"
     server = ServingServer("small", base, None, log, tmp_path, device=CpuDevice())
     server.launch()
@@ -248,7 +248,7 @@ def waiting(tmp_path: Path) -> Iterator[ServingServer]:
         server.stop()
 
 
-def test_the_own_server_waits_for_a_version_serves_it_and_ends_when_asked_to(
+def test_the_own_server_waits_for_a_version_serves_it_and_ends_on_sigterm(
     waiting: ServingServer, served: SmallRuntime, tmp_path: Path
 ) -> None:
     assert not waiting.has_model() and waiting.alive

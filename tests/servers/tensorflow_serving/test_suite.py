@@ -17,12 +17,12 @@ for module in ("tensorflow", "tensorflow_serving"):
     )
 
 
-def test_the_seeds_example_is_measured_with_a_small_network(tmp_path: Path) -> None:
+def test_the_documented_example_is_measured_with_a_small_network(tmp_path: Path) -> None:
     environment = {
         **os.environ,
         "IPUBENCH_LEASE_DIR": str(tmp_path / "leases"),
         "TMPDIR": str(tmp_path / "temporary"),
-        "PATH": os.path.dirname(os.__file__),  # no server of this machine
+        "PATH": os.path.dirname(os.__file__),  # no server on this machine
         "COLUMNS": "100",
     }
     for name in ("DATASETS_DIR", "TF_SERVING_PATH", "POPLAR_SDK_ENABLED"):

@@ -1,4 +1,4 @@
-"""What part of a round is timed, and what is said of clients that fail; no server, no framework."""
+"""The timed part of a round, and messages for failing clients, without server or framework."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from ipubench.fixtures.servers.scenario import Scenario
 from ipubench.fixtures.servers.tensorflow_serving.step import ServingStep
 from tests.support.serving import feed
 
-# When a client starts, and when its answers come.
+# When a client starts, and when its responses come.
 Script = Tuple[float, Sequence[float]]
 
 
 class ScriptedClients:
-    """Clients whose answers come at given times."""
+    """Clients whose responses come at given times."""
 
     pids: List[int] = []
     head_start = -1.0
@@ -59,7 +59,7 @@ class ScriptedClients:
 
 
 class ScriptedStep(ServingStep):
-    """A step whose clients follow scripts; ``process`` is never asked."""
+    """A step whose clients follow scripts; ``process`` is never used."""
 
     process = object()  # type: ignore[assignment]
 
@@ -85,12 +85,12 @@ def rate(step: ScriptedStep) -> float:
     return step.batches_per_step / step.round_clock()()
 
 
-# A server that answers one request a second. The second client begins 5 s after the first; from
-# then on the server takes them in turn.
+# A server that answers one request per second. The second client begins 5 s after the first; from
+# then on the server alternates between them.
 LATE: Tuple[Script, Script] = ((0, [1, 2, 3, 4, 5, 7, 9]), (5, [6, 8, 10, 11, 12, 13, 14]))
 
 
-def test_answers_before_the_common_window_are_not_counted_in_it() -> None:
+def test_responses_before_the_common_window_are_not_counted() -> None:
     step = scripted(*LATE)
     assert step.windows == [[(0, 9), (5, 14)]]
     assert rate(step) == pytest.approx(1.0)
@@ -100,13 +100,13 @@ def test_answers_before_the_common_window_are_not_counted_in_it() -> None:
     assert counters["rounds_without_common_window"] == 0
 
 
-def test_what_is_under_way_at_the_windows_end_is_not_missing_from_its_rate() -> None:
-    """Both wait a second for each answer, so two come a second: clients over latency."""
+def test_a_response_after_the_window_counts_towards_its_rate() -> None:
+    """Both wait a second for each response, so two come per second: clients over latency."""
     step = scripted((0, [1, 2, 3]), (0, [1.01, 2.01, 3.01]))
     assert rate(step) == pytest.approx(2)
 
 
-def test_clients_that_send_all_at_once_are_timed_from_first_start_to_last_answer() -> None:
+def test_clients_that_send_at_once_are_timed_from_first_start_to_last_response() -> None:
     # The first client's requests came first: both sent everything at 0.
     step = scripted((0, [1, 2, 3]), (0, [4, 5, 8]), use_async=True)
     assert rate(step) == pytest.approx(6 / 8)
@@ -114,7 +114,7 @@ def test_clients_that_send_all_at_once_are_timed_from_first_start_to_last_answer
     assert step.counters()["rounds_without_common_window"] == 0
 
 
-def test_a_round_without_a_common_window_is_timed_whole_and_counted() -> None:
+def test_a_round_without_a_common_window_is_timed_whole_and_reported() -> None:
     step = scripted((0, [1, 2]), (4, [6, 8]))
     assert rate(step) == pytest.approx(4 / 8)
     assert step.counters()["common_window_share"] == 0
@@ -128,11 +128,11 @@ def test_the_first_clients_latencies_leave_the_warm_up_out() -> None:
     step.clients.scripts[0] = (0, [1, 2])  # type: ignore[attr-defined]
     step()
     assert step.counters()["client_1_latency_ms"] == {"mean": 1500, "min": 1000, "max": 2000}
-    assert len(step.latencies()) == 4  # of which the meter knows which count
+    assert len(step.latencies()) == 4  # the meter chooses from these
 
 
-def test_a_scenario_is_counted_and_its_latencies_are_the_clients() -> None:
-    """Not those of the warm-up, which is a closed loop."""
+def test_a_scenario_is_counted_with_the_clients_latencies() -> None:
+    """Without those of the warm-up, which is a closed loop."""
     step = scripted((0, [7, 9]))
     step.round_clock()
     config = dataclasses.replace(step._config, scenario=CONSTANT, target_qps=10.0)
@@ -140,7 +140,7 @@ def test_a_scenario_is_counted_and_its_latencies_are_the_clients() -> None:
     assert step._scenario.prepare(0.25, print) == 662
     before = step._seconds
     step()
-    assert step._seconds - before == pytest.approx(662 / 10)  # as the client says
+    assert step._seconds - before == pytest.approx(662 / 10)  # from the client's report
     counters = step.counters()
     assert counters["client_1_latency_ms"] == {"mean": 250, "min": 250, "max": 250}
     assert counters["requests"] == counters["images"] == 2 + 662
@@ -164,7 +164,7 @@ def processes(log: Path, advice: str = "use less") -> Clients:
     return Clients(2, log, lambda seconds: None, False, CLIENT, advice)
 
 
-def test_a_killed_client_is_named_and_what_helps(tmp_path: Path) -> None:
+def test_a_killed_client_is_named_with_advice(tmp_path: Path) -> None:
     clients = processes(tmp_path / "empty.log")
     os.kill(clients.pids[1], signal.SIGKILL)
     with pytest.raises(
@@ -188,13 +188,13 @@ def test_a_refusal_is_one_line_with_the_status(
     clients.prepare([{**entry, "asynchronous": False}] * 2)
     with socket.socket() as port, pytest.raises(RequestError) as caught:
         port.bind(("127.0.0.1", 0))
-        if listens:  # and never says a word
+        if listens:  # and never sends anything
             port.listen()
         clients.connect(f"127.0.0.1:{port.getsockname()[1]}")
     assert f" of 2: {status}: " in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_clients_that_are_never_done_are_ended(
+def test_clients_that_never_finish_are_terminated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_processes, "WATCH_SECONDS", 0.01)
@@ -223,12 +223,12 @@ class Process:
         return CaseError(f"the server {what}.")
 
 
-def test_a_full_queue_says_which_option_to_raise() -> None:
+def test_a_full_queue_names_the_option_to_raise() -> None:
     step = scripted((0, [1]), (0, [2]))
     step.process = Process()
     step.clients = RefusingClients(())  # type: ignore[assignment]
     step._server = SimpleNamespace(address="")  # type: ignore[assignment]
-    for infer in (step.connect_clients, step):  # clients that connect send a request each
+    for infer in (step.connect_clients, step):  # each connecting client sends a request
         with pytest.raises(CaseError) as caught:
             infer()
         assert "has not answered a request" in str(caught.value)

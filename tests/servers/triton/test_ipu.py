@@ -1,4 +1,4 @@
-"""What an IPU's server is given: which calls export the executable, and when the IPU is free.
+"""The inputs of an IPU's server: the calls that export the executable; and when the IPU is free.
 
 PopTorch is the stand-in of ``tests/doubles``. No Poplar backend exists here, so no server runs.
 """
@@ -55,7 +55,7 @@ def test_exporting_offers_nothing_that_the_sdk_does_not() -> None:
 
 
 @pytest.mark.framework
-def test_the_network_is_compiled_once_run_exported_and_the_ipu_given_back(
+def test_the_network_is_compiled_run_and_exported_once_and_the_ipu_released(
     poptorch: ModuleType, tmp_path: Path
 ) -> None:
     served = classifier()
@@ -95,13 +95,13 @@ def test_precision_and_pipelines(poptorch: ModuleType) -> None:
         classifier(dataclasses.replace(SMALL, **changes))
 
 
-def test_compile_only_is_refused_before_an_ipu_is_asked_for() -> None:
+def test_compile_only_is_refused_before_an_ipu_is_attached() -> None:
     with pytest.raises(ValueError, match="compile_only: a served network is compiled with its IPU"):
         dataclasses.replace(SMALL, compile_only=True).check()
 
 
 @pytest.mark.framework
-def test_an_export_that_fails_is_one_message_and_gives_the_ipu_back(
+def test_a_failing_export_is_one_message_and_releases_the_ipu(
     poptorch: ModuleType, tmp_path: Path
 ) -> None:
     served = classifier()
@@ -121,7 +121,7 @@ HIDDEN, LOGITS = (f"{i}/{i}/model/classifier/classifier/{i}/{i}/Gemm:0" for i in
 def test_of_two_linear_layers_the_last_one_gives_the_logits(
     names: List[str], poptorch: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PopTorch's names come from a set, so their order says nothing."""
+    """PopTorch's names come from a set, so their order means nothing."""
     monkeypatch.setattr(double, "TENSORS", names)
     served = classifier(dataclasses.replace(SMALL, model="mobilenet-v3-small"))
     written = served.repository(tmp_path) / "resnet50" / "1" / "name_map.json"
@@ -138,13 +138,13 @@ def test_of_two_linear_layers_the_last_one_gives_the_logits(
         (["input", "a/fc/Gemm:0", "b/fc/Gemm:0"], "a/fc/Gemm:0, b/fc/Gemm:0"),
     ],
 )
-def test_tensors_that_cannot_be_told_are_named(names: List[str], shown: str) -> None:
+def test_ambiguous_tensors_are_named(names: List[str], shown: str) -> None:
     with pytest.raises(CaseError, match=f"the layer 'fc', .* its tensors are {shown}\\."):
         name_map(names, "fc")
 
 
 class EarlierServer:
-    """A server that runs; it notes how often PopTorch was called before it was ended."""
+    """A running server that records the number of PopTorch calls before it was stopped."""
 
     alive = True
     calls_before_its_end = -1
@@ -170,7 +170,7 @@ def test_the_ipu_is_free_before_the_server_starts(
         with pytest.raises(CaseError, match="no backend poplar in .*; set TRITON_BACKENDS"):
             step.compile()
         assert recorder.names()[-1] == "PoplarExecutor.destroy"
-        # A server of the case before has it too, until these images are compared.
+        # The previous case's server also has it until these images are compared.
         earlier = EarlierServer()
         runtime._server = earlier  # type: ignore[assignment]
         with pytest.raises(CaseError, match="no backend poplar in .*; set TRITON_BACKENDS"):
@@ -183,9 +183,7 @@ def test_the_ipu_is_free_before_the_server_starts(
 
 
 @pytest.mark.framework
-def test_a_given_executable_has_nothing_to_be_compared_with(
-    poptorch: ModuleType, tmp_path: Path
-) -> None:
+def test_a_given_executable_is_not_compared(poptorch: ModuleType, tmp_path: Path) -> None:
     config = dataclasses.replace(SMALL, model_repository=str(tmp_path))
     runtime = TritonRuntime(IpuDevice("ipu", None), tmp_path / "logs", tuned=False)
     try:

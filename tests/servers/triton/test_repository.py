@@ -1,4 +1,4 @@
-"""What is written for a server, and what a given repository must have."""
+"""Files for a server, and the requirements of a given repository."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from ipubench.fixtures.servers.triton.repository import check_repository, link_m
 from ipubench.fixtures.servers.triton.runtime import TritonRuntime
 from ipubench.fixtures.servers.triton.server import TritonServer
 
-# The numbers of the original program's configurations.
+# The numbers in the original program's configurations.
 ORIGINAL = {
     "resnet50": (90, 11520, 224),
     "efficientnet-b0": (49, 6272, 224),
@@ -83,10 +83,10 @@ def test_the_poplar_backend_gets_the_original_settings(name: str) -> None:
 
 
 @pytest.mark.framework
-def test_a_hosts_model_carries_its_network_through_the_configuration(
+def test_a_hosts_model_has_its_network_in_the_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server runs in another folder, where a relative path would lead elsewhere."""
+    """The server runs in another folder, so a relative path would be wrong."""
     weights = tmp_path / 'odd "name" \\ ü.pth'
     monkeypatch.chdir(tmp_path)
     config = dataclasses.replace(HOST["resnet50"], micro_batch_size=3, weights=weights.name)
@@ -124,7 +124,7 @@ def test_a_server_gets_one_model_of_a_repository(tmp_path: Path) -> None:
             check_repository(folder, "net")
 
 
-def test_clients_have_requests_of_their_own(tmp_path: Path) -> None:
+def test_clients_have_different_requests(tmp_path: Path) -> None:
     images = RequestImages(ImageFeed("generated", 2, 32), clients=3)
     assert images.images.shape == (2, 3, 32, 32)
     entries = images.write(tmp_path / "images.npy")
@@ -137,7 +137,7 @@ def test_clients_have_requests_of_their_own(tmp_path: Path) -> None:
         RequestImages(ImageFeed("generated", 15000, 224), clients=1)
 
 
-def test_requests_carry_the_next_images_in_place_of_unreadable_ones(tmp_path: Path) -> None:
+def test_requests_replace_unreadable_images_by_the_next_ones(tmp_path: Path) -> None:
     for index in range(6):
         Image.new("RGB", (40, 40), (40 * index,) * 3).save(tmp_path / f"{index}.png")
     for index in (0, 2, 3):
@@ -148,7 +148,7 @@ def test_requests_carry_the_next_images_in_place_of_unreadable_ones(tmp_path: Pa
     assert len(decoded(feed, 100)) == 3
 
 
-# Counts the page faults of buffers that glibc maps anew each time unless it is told to keep them.
+# Counts page faults of buffers that glibc maps again each time unless told to keep them.
 FAULTS = """
 import resource
 def faults():
@@ -162,7 +162,7 @@ print(faults() - before)
 """
 
 
-def test_other_processes_use_memory_as_the_measuring_process_does() -> None:
+def test_other_processes_use_memory_like_the_measuring_process() -> None:
     assert ALLOCATOR == {
         "mmap_threshold": 1 << 30,
         "trim_threshold": (1 << 31) - 1,
@@ -180,7 +180,7 @@ def test_other_processes_use_memory_as_the_measuring_process_does() -> None:
 
 @pytest.fixture
 def installation(tmp_path: Path) -> Installation:
-    """A server's program where nothing else is."""
+    """The folder of a server's program, which is alone in it."""
     program = tmp_path / "bin" / "tritonserver"
     program.parent.mkdir()
     program.write_text("")
@@ -188,7 +188,7 @@ def installation(tmp_path: Path) -> Installation:
     return find_installation({"TRITON_SERVER": str(program)})
 
 
-def test_where_a_server_and_its_backends_are(tmp_path: Path, installation: Installation) -> None:
+def test_the_paths_of_a_server_and_its_backends(tmp_path: Path, installation: Installation) -> None:
     assert installation.server == tmp_path / "bin" / "tritonserver"
     assert installation.backends == tmp_path / "backends"
     named = {"TRITON_SERVER": str(installation.server), "TRITON_BACKENDS": "~/backends"}
@@ -199,7 +199,7 @@ def test_where_a_server_and_its_backends_are(tmp_path: Path, installation: Insta
         link_backend("python", installation, tmp_path / "made", {})
 
 
-def test_the_environment_of_a_server_keeps_what_was_exported(installation: Installation) -> None:
+def test_the_environment_of_a_server_keeps_exported_variables(installation: Installation) -> None:
     exported = {"LD_LIBRARY_PATH": "/x", "GLIBC_TUNABLES": "glibc.a=1", "HOME": "/home"}
     device = CpuDevice()
     device.threads = 3
@@ -214,14 +214,14 @@ def test_the_environment_of_a_server_keeps_what_was_exported(installation: Insta
     assert (made["CUDA_VISIBLE_DEVICES"], made["NVIDIA_TF32_OVERRIDE"]) == ("GPU-5", "0")
 
 
-# What servers print for --help, less the meanings; r21.05 is built with gRPC alone.
+# The options in a server's --help, without their descriptions; r21.05 is built with gRPC only.
 OLD = "model-repository backend-directory model-control-mode grpc-port exit-timeout-secs"
 NEW = f"{OLD} grpc-address allow-http allow-metrics grpc-restricted-protocol"
 NEW += " disable-auto-complete-config"
 
 
 def server_that_knows(folder: Path, options: str) -> Installation:
-    """Return a program that prints its options as a server does, and ends with 1."""
+    """Return a program that prints its options like a server and exits with 1."""
     program = folder / "tritonserver"
     lines = "\n".join(f"  --{name} <string>" for name in options.split())
     program.write_text(f"#!/bin/sh\ncat >&2 <<'END'\nUsage: tritonserver\n{lines}\nEND\nexit 1\n")
@@ -230,7 +230,7 @@ def server_that_knows(folder: Path, options: str) -> Installation:
 
 
 @pytest.mark.parametrize("options", [OLD, NEW])
-def test_a_server_is_given_what_it_knows(tmp_path: Path, options: str) -> None:
+def test_a_server_gets_only_known_options(tmp_path: Path, options: str) -> None:
     installation = server_that_knows(tmp_path, options)
     known = server_options(installation, {})
     assert known == set(options.split())
@@ -244,7 +244,7 @@ def test_a_server_is_given_what_it_knows(tmp_path: Path, options: str) -> None:
         assert given == known - ({"disable-auto-complete-config"} if complete else set())
 
 
-def test_a_server_that_cannot_be_kept_on_loopback_needs_the_users_word(tmp_path: Path) -> None:
+def test_a_server_that_cannot_be_kept_on_loopback_needs_the_users_consent(tmp_path: Path) -> None:
     old = frozenset(OLD.split())
     with pytest.raises(CaseError, match="all interfaces.*TRITON_ALL_INTERFACES"):
         check_reach(old, tmp_path, {})
@@ -252,7 +252,7 @@ def test_a_server_that_cannot_be_kept_on_loopback_needs_the_users_word(tmp_path:
     check_reach(frozenset(NEW.split()), tmp_path, {})
 
 
-def test_a_program_that_is_no_server_is_named(tmp_path: Path) -> None:
+def test_a_program_that_is_not_a_server_is_named(tmp_path: Path) -> None:
     installation = server_that_knows(tmp_path, "")
     for content in (installation.server.read_bytes(), b"\0"):
         installation.server.write_bytes(content)
@@ -260,7 +260,7 @@ def test_a_program_that_is_no_server_is_named(tmp_path: Path) -> None:
             server_options(installation, {})
 
 
-def test_the_poplar_backend_is_taken_from_the_sdk(
+def test_the_poplar_backend_is_found_in_the_sdk(
     tmp_path: Path, installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sdk = tmp_path / "sdk" / "poplar"
@@ -291,7 +291,7 @@ def test_the_poplar_backend_is_taken_from_the_sdk(
         ({"max_batch_size": 8, "preferred_batch_sizes": (16,)}, "preferred_batch_sizes"),
     ],
 )
-def test_what_a_server_cannot_do_is_refused(options: Dict[str, Any], name: str) -> None:
+def test_unservable_options_are_refused(options: Dict[str, Any], name: str) -> None:
     with pytest.raises(ValueError, match=name):
         TritonClassifier(**options).check()
 

@@ -1,4 +1,4 @@
-"""A real Triton server with a tiny model: requests, counts, failures, and nothing left behind."""
+"""A real Triton server with a tiny model: requests, counts, failures, and cleanup."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ signal.pause()
 
 
 def files(scratch: Path) -> List[str]:
-    """Return what there is of a server's files and of its shared memory."""
+    """Return the existing files and shared memory of a server."""
     shared = [name for name in os.listdir(SHARED) if name.startswith(scratch.name)]
     return shared + ([scratch.name] if scratch.exists() else [])
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TinyRuntime]:
-    """One server for all tests that leave it in order."""
+    """One server for all tests that do not break it."""
     runtime = TinyRuntime(tmp_path_factory.mktemp("served"))
     yield runtime
-    if not runtime.running:  # the last of these tests had a request fail, which ends the server
+    if not runtime.running:  # the last of these tests had a failing request, which ends the server
         runtime.step().close()
     server = runtime.server
     assert len(files(server.scratch)) > 1
@@ -65,7 +65,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TinyRuntime]:
 
 @pytest.fixture
 def runtime(tmp_path: Path) -> Iterator[TinyRuntime]:
-    """A server of the test's own, started by its first step."""
+    """The test's own server, started by its first step."""
     own = TinyRuntime(tmp_path)
     yield own
     own.close()
@@ -104,7 +104,7 @@ def test_every_request_is_answered_timed_and_counted(
         assert counters["server_failures"] == 0
         assert counters["answers_differ_by"] == 0
         assert 0 < counters["server_compute_infer_ms"] < counters["window_seconds"] * 1000
-        # A client's rate is that of single requests, so it is no more than all have together.
+        # A client's rate is that of single requests, so it cannot exceed that of all together.
         assert counters["throughput_per_client_mean"] > 0
         assert len(group(served.server.process.pid or 0)) == 2  # the server and its backend
     finally:
@@ -112,7 +112,7 @@ def test_every_request_is_answered_timed_and_counted(
     assert not any(map(runs, step.client_pids))
 
 
-def test_cases_in_a_row_share_a_server_until_what_it_serves_changes(runtime: TinyRuntime) -> None:
+def test_consecutive_cases_share_a_server_until_its_model_changes(runtime: TinyRuntime) -> None:
     runtime.step().close()
     assert runtime.fresh
     first = runtime.server.process.pid
@@ -125,7 +125,7 @@ def test_cases_in_a_row_share_a_server_until_what_it_serves_changes(runtime: Tin
     assert group(first or 0) == []
 
 
-def test_answers_of_another_network_fail_the_case_unless_it_only_measures(
+def test_outputs_of_another_network_fail_the_case_unless_it_only_measures(
     served: TinyRuntime,
 ) -> None:
     served._differences.clear()  # as if the server had not been compared
@@ -141,7 +141,7 @@ def test_answers_of_another_network_fail_the_case_unless_it_only_measures(
         (served.orders / "other-weights").unlink()
 
 
-def test_a_server_that_counts_other_requests_than_ours_fails_the_case(served: TinyRuntime) -> None:
+def test_a_server_that_counts_foreign_requests_fails_the_case(served: TinyRuntime) -> None:
     step, other = served.step(batches_per_step=4), served.step(batches_per_step=2)
     try:
         step()
@@ -154,7 +154,7 @@ def test_a_server_that_counts_other_requests_than_ours_fails_the_case(served: Ti
         other.close()
 
 
-def test_a_request_that_fails_ends_the_case_with_its_reason(served: TinyRuntime) -> None:
+def test_a_failing_request_ends_the_case_with_its_reason(served: TinyRuntime) -> None:
     step = served.step(request_type="async", clients=2, batches_per_step=8)
     (served.orders / "raise").touch()
     try:
@@ -166,7 +166,7 @@ def test_a_request_that_fails_ends_the_case_with_its_reason(served: TinyRuntime)
     assert not any(map(runs, step.client_pids))
 
 
-def test_a_server_killed_in_mid_run_fails_the_case_and_the_next_gets_another(
+def test_a_server_killed_during_a_run_fails_the_case_and_the_next_gets_another(
     served: TinyRuntime,
 ) -> None:
     step = served.step(request_type="async", clients=2, batches_per_step=8)
@@ -189,7 +189,7 @@ def test_a_server_killed_in_mid_run_fails_the_case_and_the_next_gets_another(
     step.close()
 
 
-def test_a_client_that_is_killed_fails_the_case(served: TinyRuntime) -> None:
+def test_a_killed_client_fails_the_case(served: TinyRuntime) -> None:
     step = served.step(clients=3, batches_per_step=6)
     step()
     os.kill(step.client_pids[1], signal.SIGKILL)
@@ -198,7 +198,7 @@ def test_a_client_that_is_killed_fails_the_case(served: TinyRuntime) -> None:
     assert not any(map(runs, step.client_pids))
     step.close()
     step = served.step()
-    # Requests of the others may have been left in the server.
+    # Other clients' requests may remain in the server.
     assert served.fresh
     step()
     assert step.counters()["server_requests"] == step.batches_per_step
@@ -214,7 +214,7 @@ def test_a_model_that_cannot_be_loaded_fails_with_the_servers_reason(runtime: Ti
     assert "the weights are missing on purpose" in message
 
 
-def test_a_given_repository_is_served_as_it_is_and_other_outputs_are_named(
+def test_a_given_repository_is_served_unchanged_and_other_outputs_are_named(
     runtime: TinyRuntime, tmp_path: Path
 ) -> None:
     from ipubench.fixtures.servers.triton.classifiers import GivenRepository
@@ -223,7 +223,7 @@ def test_a_given_repository_is_served_as_it_is_and_other_outputs_are_named(
     local = TinyClassifier("tiny", runtime.orders)
     given = tmp_path / "given"
     version = local.model().write(given)
-    # All versions count, and the server completes a configuration that leaves something out.
+    # All versions count, and the server fills in missing parts of a configuration.
     shutil.copytree(str(version), str(given / "tiny" / "2"))
     config = given / "tiny" / "config.pbtxt"
     text = config.read_text().replace('backend: "python"\n', "version_policy: { all { } }\n")
@@ -312,11 +312,11 @@ def test_nothing_is_left_when_the_run_is_killed(tmp_path: Path) -> None:
         assert time.monotonic() < deadline, "files are left"
 
 
-def test_a_scenario_is_one_long_run_after_the_warm_up_that_the_server_counts(
+def test_a_scenario_is_one_long_run_after_the_warm_up(
     served: TinyRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("mlperf_loadgen", reason="pip install mlcommons-loadgen")
-    # On a busy machine a client is late, which is no matter of this test.
+    # On a busy machine a client is late, which does not matter here.
     monkeypatch.setattr(load_of_servers, "MOST_LATE_SECONDS", 60.0)
     step = served.step(
         scenario="server", target_qps=1000.0, batches_per_step=8, scenario_seconds=0.5

@@ -50,7 +50,7 @@ def records(tmp_path: Path) -> Dict[str, Dict[str, Any]]:
     return {record["effective"]["request_type"]: record for record in found}
 
 
-def test_the_server_joins_requests_to_batches(tmp_path: Path) -> None:
+def test_the_server_joins_requests_into_batches(tmp_path: Path) -> None:
     run(
         tmp_path,
         *("-k", "resnet50-clients1-async", "--batches-per-step=8", "--data=generated"),
@@ -59,12 +59,12 @@ def test_the_server_joins_requests_to_batches(tmp_path: Path) -> None:
     (record,) = records(tmp_path).values()
     counters = record["counters"]
     assert counters["server_inferences"] == counters["server_requests"]
-    # All of a round wait at once, so most batches are full.
+    # A round's requests all wait at once, so most batches are full.
     assert 1.5 < counters["server_batch_mean"] <= 4
     assert record["effective"]["batch_sizes"] == [1, 4]
 
 
-def test_a_network_is_served_and_answers_as_it_does_without_a_server(tmp_path: Path) -> None:
+def test_a_served_network_gives_the_same_results_as_without_a_server(tmp_path: Path) -> None:
     outcome = run(
         tmp_path,
         "-k",
@@ -95,7 +95,7 @@ def test_a_network_is_served_and_answers_as_it_does_without_a_server(tmp_path: P
     assert "Traceback" not in outcome.text
 
 
-def test_a_port_in_use_and_a_missing_repository_are_one_message_each(tmp_path: Path) -> None:
+def test_a_busy_port_and_a_missing_repository_are_one_message_each(tmp_path: Path) -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -108,7 +108,7 @@ def test_a_port_in_use_and_a_missing_repository_are_one_message_each(tmp_path: P
             "--set=benchmark_only=yes",
             f"--set=grpc_port={port}",
             f"--set=model_repository=,{tmp_path / 'nowhere'}",
-            framework="",  # it comes to nothing before one is needed
+            framework="",  # the case fails before one is needed
         ).assert_code(1)
     assert f"grpc_port={port}: another program listens on 127.0.0.1:{port}" in outcome.text
     assert f"model_repository={tmp_path / 'nowhere'} has no folder resnet50" in outcome.text

@@ -1,4 +1,4 @@
-"""Checkpoint files: whole or not there, damage told in one message, the folder left as asked."""
+"""Checkpoint files: complete or absent; damage is one message; the folder stays if asked."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def saved(folder: Path, updates: int = 3) -> Path:
     return checkpoints.save(folder, updates, ARRAYS, {"epoch": 1.5})
 
 
-def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
+def test_loading_returns_what_was_saved(tmp_path: Path) -> None:
     path = saved(tmp_path / "new", 12)
     assert path == tmp_path / "new" / "checkpoint-00000012.npz"
     (found,) = checkpoints.checkpoints(tmp_path / "new")
@@ -40,15 +40,15 @@ def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
     assert set(found.arrays("weights/")) == {"weights/0/conv/kernel", "weights/1/scale"}
 
 
-def test_checkpoints_come_in_the_order_of_training(tmp_path: Path) -> None:
+def test_checkpoints_are_in_the_order_of_training(tmp_path: Path) -> None:
     for updates in (200000000, 9, 70):
         saved(tmp_path, updates)
-    # What a killed run leaves of a file that it was writing, and another program's file.
+    # A partial file of a killed run, and another program's file.
     (tmp_path / ".checkpoint-00000100.npz.1.abc").write_bytes(b"half")
     (tmp_path / "notes.npz").write_bytes(b"other")
     found = checkpoints.checkpoints(tmp_path)
     assert [checkpoint.updates for checkpoint in found] == [9, 70, 200000000]
-    # The newest does not need the earlier ones.
+    # The newest one does not need the earlier ones.
     damaged = tmp_path / "checkpoint-00000009.npz"
     damaged.write_bytes(b"half")
     assert checkpoints.newest(tmp_path).updates == 200000000
@@ -57,7 +57,7 @@ def test_checkpoints_come_in_the_order_of_training(tmp_path: Path) -> None:
 
 
 def with_member(content: bytes, name: str, data: bytes) -> bytes:
-    """Return a checkpoint with another member."""
+    """Return a checkpoint with another archive member."""
     file = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(file, "w") as new:
         for member in old.namelist():
@@ -110,7 +110,7 @@ def test_a_damaged_file_is_one_message(tmp_path: Path, kind: str) -> None:
         checkpoints.newest(tmp_path).arrays()
 
 
-def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_checkpoint_is_refused(tmp_path: Path) -> None:
     for read in (checkpoints.checkpoints, checkpoints.newest):
         for folder in (tmp_path / "gone", tmp_path):
             with pytest.raises(CaseError, match=f"checkpoint_input_dir: .*{folder}"):
@@ -120,7 +120,7 @@ def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
         checkpoints.newest(tmp_path)
 
 
-def test_a_full_disk_leaves_the_earlier_file(
+def test_a_full_disk_keeps_the_earlier_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = saved(tmp_path)
@@ -137,20 +137,20 @@ def test_a_full_disk_leaves_the_earlier_file(
     assert path.read_bytes() == before
 
 
-def test_a_run_deletes_its_own_checkpoints_alone(tmp_path: Path) -> None:
+def test_a_run_deletes_only_its_own_checkpoints(tmp_path: Path) -> None:
     earlier = saved(tmp_path, 1)
     folder = CheckpointFolder(str(tmp_path), "", keep=False)
     for _ in range(2):
         folder.save(2, ARRAYS, {"epoch": 1})
     assert [found.updates for found in folder.written()] == [2]
     folder.close()
-    assert len(list(tmp_path.iterdir())) == 2  # the user's folder stays as it is
+    assert len(list(tmp_path.iterdir())) == 2  # the user's folder is unchanged
     folder.delete_written()
     assert list(tmp_path.iterdir()) == [earlier]
 
 
 @pytest.mark.parametrize("keep", [False, True])
-def test_a_temporary_folder_stays_only_where_asked(
+def test_a_temporary_folder_stays_only_on_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: bool
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -164,7 +164,7 @@ def test_a_temporary_folder_stays_only_where_asked(
 
 
 @pytest.mark.parametrize("part", ["", "instance-1"])
-def test_a_folder_is_made_and_that_of_another_run_is_taken_only_to_resume_it(
+def test_a_new_folder_is_created_and_another_runs_is_only_resumed(
     tmp_path: Path, part: str
 ) -> None:
     given = tmp_path / "new" / "run"
@@ -182,7 +182,7 @@ def test_a_folder_is_made_and_that_of_another_run_is_taken_only_to_resume_it(
     CheckpointFolder(str(tmp_path / "other"), part, keep=True).check(str(given))
 
 
-def test_a_folder_that_cannot_be_written_is_found_before_training(tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_refused_before_training(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"mine")
     for given, part in ((file, ""), (file, "instance-1"), (file / "below", "")):

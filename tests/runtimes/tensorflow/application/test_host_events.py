@@ -1,4 +1,4 @@
-"""Log lines and checkpoints between device calls, on a clock of the test's own."""
+"""Log lines and checkpoints between device calls, on the test's own clock."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pytest
 from ipubench.fixtures.runtimes.tensorflow.application.host_events import HostEvents
 from ipubench.fixtures.schedule.program import Program
 
-IMAGES = 64  # of a weight update
+IMAGES = 64  # seconds of a weight update
 
 
 class Run:
-    """A run of a program whose calls take known times."""
+    """A run of a program with calls of known times."""
 
     def __init__(self, program: Program) -> None:
         self.saved: List[int] = []
@@ -27,12 +27,12 @@ class Run:
         self.events = HostEvents(program, IMAGES, self.save, clock=lambda: self.now)
 
     def save(self) -> None:
-        """Take long, which no log line may count."""
+        """Take a long time, which no log line may include."""
         self.saved.append(self.updates)
         self.now += 1000.0
 
     def call(self, seconds: float = 1.0, loss: float = 1.0, accuracy: float = 0.5) -> None:
-        """Do one device call."""
+        """Make one device call."""
         self.events.begin()
         self.now += seconds
         self.updates += self.program.updates_per_call
@@ -48,7 +48,7 @@ def test_a_line_has_the_means_of_the_calls_since_the_last(
         run.call(3.0, loss=2.0, accuracy=0.5)
         run.call(2.0, loss=math.nan, accuracy=1.0)  # it diverged
         run.call(2.0, loss=1.0, accuracy=1.0)
-        for _ in range(2):  # of synthetic data on IPUs nothing comes back
+        for _ in range(2):  # synthetic data on IPUs returns nothing
             run.call(2.0, loss=math.nan, accuracy=math.nan)
     assert caplog.messages == [
         # 640 images in 4 s; the mean of the two calls' rates would be 213.

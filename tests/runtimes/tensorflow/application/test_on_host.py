@@ -1,4 +1,4 @@
-"""The application on a host: device calls, what happens between them, stopping and going on."""
+"""The application on a host: device calls, host events, stopping and resuming."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.support.tensorflow_cases import nothing
 pytestmark = pytest.mark.framework
 tf = pytest.importorskip("tensorflow", reason="pip install '.[tensorflow]' adds TensorFlow")
 
-# A call has 2 weight updates of 2 micro batches, a log line and, every other one, a checkpoint.
+# A call has 2 weight updates of 2 micro batches, a log line and, every other time, a checkpoint.
 SMALL: Dict[str, Any] = {
     "name": "small",
     "model_name": "toy_model_bn",
@@ -63,25 +63,25 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def real_run(folder: str, **options: Any) -> Tuple[Application, Data]:
-    """Return a configuration of training on such images, and what makes its feeds."""
+    """Return a training configuration on such images, and a function that opens its feeds."""
     config = settled(small(data="real", deterministic=True, **options))
     return config, data_in(Path(folder))
 
 
 def data_in(folder: Path, part: Tuple[int, int] = (0, 1)) -> Data:
-    """Return what makes the feeds of a folder of small data sets."""
+    """Return a function that opens the feeds of a folder of small data sets."""
     return Data(lambda kind, *names: found_in(folder, *names), part)
 
 
 def found_in(folder: Path, dataset: str, split: str) -> PreparedSplit:
-    """Return a split that is there."""
+    """Return an existing split."""
     found = find_prepared(folder, dataset, split)
     assert found is not None
     return found
 
 
 def step_of(config: Application, data: Any = None) -> Any:
-    """Return the step of a configuration on this machine's CPU, built and compiled."""
+    """Return a configuration's step on this machine's CPU, built and compiled."""
     data = data or Data(nothing)
     step = TensorFlowHost(CpuDevice()).application(
         config.classifier(),
@@ -96,12 +96,12 @@ def step_of(config: Application, data: Any = None) -> Any:
 
 
 def updates_in(caplog: pytest.LogCaptureFixture) -> List[int]:
-    """Return after how many updates the log lines stand."""
+    """Return the updates of the log lines."""
     return [int(number) for number in re.findall(r"batch (\d+): ", caplog.text)]
 
 
 def accuracy_of(classifier: Any, config: Application, data: Data) -> Tuple[float, int]:
-    """Return (share of right answers, images) of one pass through a network as it is."""
+    """Return (share of correct predictions, images) for one pass through an unfolded network."""
     feed = config.validation_feed(data)()
     right = images = 0
     for pixels, labels in pipeline.dataset(tf, feed, "float32"):
@@ -112,7 +112,7 @@ def accuracy_of(classifier: Any, config: Application, data: Data) -> Tuple[float
 
 
 class Finished(NamedTuple):
-    """A run that was left alone: what each call gave, the state and the validation at its end."""
+    """An uninterrupted run: the result of each call, the final state and validation."""
 
     losses: List[float]
     accuracies: List[float]
@@ -123,7 +123,7 @@ class Finished(NamedTuple):
 
 @pytest.fixture(scope="module")
 def finished(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    """A whole run, which leaves its checkpoints."""
+    """A complete run with its checkpoints."""
     folder = tmp_path_factory.mktemp("checkpoints")
     config, data = real_run(str(dataset), checkpoint_output_dir=str(folder), clean_dir=False)
     step = step_of(config, data)
@@ -137,7 +137,7 @@ def finished(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Finishe
     state = [variable.numpy() for variable in step._state().values()]
     validation = step.finish()["validation"]
     step.close()
-    # Those of the unfolded network on all images, the padded ones left out.
+    # Values of the unfolded network on all images without padding.
     assert [(found["accuracy"], found["images"]) for found in validation] == wanted
     assert [(found["weights"], found["epoch"]) for found in validation] == [
         ("checkpoint-00000004.npz", 1.0),
@@ -150,16 +150,16 @@ def finished(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Finishe
 def test_a_call_runs_the_updates_up_to_the_next_host_event(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Logs every 2 updates, checkpoints every 4; calls beyond the run's end leave neither."""
+    """Logs every 2 updates, checkpoints every 4; calls after the end of the run make neither."""
     config = small(checkpoint_output_dir=str(tmp_path), validation=False)
     step = step_of(config)
     assert (step.calibrated, step.batches_per_step, step.most_rounds) == (False, 2, 4)
     assert step.updates == 0  # compiling runs nothing
     caplog.set_level(logging.INFO, "ipubench.training")
     step()
-    # What was not measured is trained where the weights are wanted.
+    # If the weights are needed, training continues beyond the measurement.
     facts = step.finish()
-    step()  # beyond the end
+    step()  # after the end
     assert updates_in(caplog) == [2, 4, 6, 8]
     assert step.most_rounds == 1
     assert [found.updates for found in checkpoints.checkpoints(tmp_path)] == [4, 8]
@@ -168,7 +168,7 @@ def test_a_call_runs_the_updates_up_to_the_next_host_event(
     assert [counters[name] for name in names] == [10, 4, 2]
     rates = [float(rate) for rate in re.findall(r"lr: (\S+),", caplog.text)]
     recipe = config.recipe
-    # That of each call's last update; beyond the end it stays at the last.
+    # The rate of each call's last update; after the end the last one stays.
     assert rates == pytest.approx([recipe.rate(n) for n in (1, 3, 5, 7)], rel=1e-4)
     assert step._rate(9) == recipe.rate(7)
     seconds = pytest.approx(step.progress.seconds)
@@ -177,8 +177,8 @@ def test_a_call_runs_the_updates_up_to_the_next_host_event(
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_the_training_accuracy_is_that_of_the_images_seen(tmp_path: Path) -> None:
-    """With a rate of 0 every micro batch meets the same weights: one image, right or wrong."""
+def test_the_training_accuracy_is_that_of_the_seen_images(tmp_path: Path) -> None:
+    """With a rate of 0 every micro batch has the same weights, and an image is right or wrong."""
     still = Parameters({"initial_learning_rate": 0.0})
     config = small(lr_schedule="const", lr_schedule_params=still, validation=False)
     step = step_of(config)
@@ -194,10 +194,10 @@ def test_the_training_accuracy_is_that_of_the_images_seen(tmp_path: Path) -> Non
     step.close()
 
 
-def test_a_run_that_is_stopped_goes_on_with_the_same_loss_curve(
+def test_a_resumed_run_has_the_same_loss_curve(
     dataset: Path, finished: Finished, tmp_path: Path
 ) -> None:
-    """Stopped after update 6, between the checkpoints of 4 and 8; images, rates, slots, all."""
+    """Stopped after update 6, between the checkpoints of 4 and 8, with images, rates and slots."""
     config, data = real_run(str(dataset), checkpoint_output_dir=str(tmp_path))
     stopped = step_of(config, data)
     for _ in range(3):
@@ -211,15 +211,15 @@ def test_a_run_that_is_stopped_goes_on_with_the_same_loss_curve(
         assert again.accuracy == accuracy
     found = [variable.numpy() for variable in again._state().values()]
     assert all(np.allclose(one, other, 1e-4, 1e-6) for one, other in zip(found, finished.state))
-    # The checkpoints from before the stop are those of the training, too.
+    # Checkpoints from before the stop belong to the training, too.
     assert [one["epoch"] for one in again.finish()["validation"]] == [1.0, 2.0]
     again.close()
-    # Its own are deleted once they are validated; what another run wrote is left to the user.
+    # A run deletes its own checkpoints after validating them; another run's are left to the user.
     assert [found.updates for found in checkpoints.checkpoints(tmp_path)] == [4]
     assert len(set(finished.losses)) == 4  # the batches differ
 
 
-def test_what_cannot_go_on_is_one_message(finished: Finished, tmp_path: Path) -> None:
+def test_an_impossible_resume_is_one_message(finished: Finished, tmp_path: Path) -> None:
     (first, last) = (found.path for found in checkpoints.checkpoints(finished.checkpoints))
     folder: Dict[str, Any] = {"checkpoint_input_dir": str(tmp_path)}
 
@@ -237,10 +237,10 @@ def test_what_cannot_go_on_is_one_message(finished: Finished, tmp_path: Path) ->
     refused("in the middle of a call of 3", weight_updates_per_epoch=3, logs_per_epoch=1)
 
 
-def test_without_checkpoints_the_weights_at_the_end_are_validated(
+def test_without_checkpoints_the_final_weights_are_validated(
     dataset: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not those that a longer measurement makes of them; no round has the time of writing them."""
+    """Not those of a longer measurement; and no round includes the time of writing them."""
     config, data = real_run(str(dataset), ckpts_per_epoch=Fraction(0))
     step = step_of(config, data)
     for _ in range(4):
@@ -258,10 +258,10 @@ def test_without_checkpoints_the_weights_at_the_end_are_validated(
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_what_another_replica_saved_is_deleted_as_well(
+def test_checkpoints_of_other_replicas_are_deleted_too(
     dataset: Path, tmp_path: Path, clean: bool
 ) -> None:
-    """The first alone validates; a second run may have the same folder."""
+    """Only the first one validates; a second run may use the same folder."""
     config, _ = real_run(
         str(dataset),
         replicas=2,
@@ -275,14 +275,14 @@ def test_what_another_replica_saved_is_deleted_as_well(
     assert len(list((tmp_path / "instance-1").iterdir())) == (0 if clean else 2)
 
 
-def test_a_folder_of_checkpoints_is_validated_alone(dataset: Path, finished: Finished) -> None:
-    """training=false: the newest checkpoint is what is measured, all are validated."""
+def test_a_folder_of_checkpoints_is_validated(dataset: Path, finished: Finished) -> None:
+    """With training=false the newest checkpoint is measured and all are validated."""
     folder, trained = finished.checkpoints, finished.validation
     config, data = real_run(str(dataset), training=False, checkpoint_input_dir=str(folder))
     step = step_of(config, data)
     assert step.calibrated
     assert step.describe()["weights"] == "a checkpoint"  # a later one may be compared with it
-    # More than two passes: a measurement goes round and round.
+    # More than two passes: a measurement repeats the data.
     step.batches_per_step = 2 * step.feed.batches_per_epoch
     step()
     assert step.correct == 2 * round(trained[1]["accuracy"] * trained[1]["images"])
@@ -291,7 +291,7 @@ def test_a_folder_of_checkpoints_is_validated_alone(dataset: Path, finished: Fin
     (line,) = step.summary(facts)
     assert "checkpoint-00000008.npz" in line
     step.close()
-    # Of two instances each measures its own part, and the first one validates all images.
+    # Each of two instances measures its part, and the first one validates all images.
     for rank, wanted in ((0, facts), (1, {})):
         step = step_of(config, data_in(dataset, part=(rank, 2)))
         step()
@@ -299,20 +299,20 @@ def test_a_folder_of_checkpoints_is_validated_alone(dataset: Path, finished: Fin
         step.close()
 
 
-def test_a_random_network_is_validated_alone(dataset: Path) -> None:
+def test_a_random_network_is_validated(dataset: Path) -> None:
     config, data = real_run(str(dataset), training=False)
     step = step_of(config, data)
     facts = step.finish()
     (random,) = facts["validation"]
-    assert step.summary(facts) == []  # its accuracy means nothing
+    assert step.summary(facts) == []  # its accuracy is meaningless
     network = config.classifier()(tf, dtype=tf.float32)
     assert (random["accuracy"], random["images"]) == accuracy_of(network, config, data)
     assert (random["weights"], step.describe()["weights"]) == ("random weights",) * 2
     step.close()
 
 
-def test_data_without_meaning_is_validated_in_a_few_batches() -> None:
-    """Not in ten thousand generated images; nothing is left behind."""
+def test_meaningless_data_is_validated_in_a_few_batches() -> None:
+    """It does not take ten thousand generated images, and leaves no files."""
     step = step_of(small())
     for _ in range(2):
         step()

@@ -1,4 +1,4 @@
-"""The application on IPUs: what it computes, what its options become, instances under poprun.
+"""The application on IPUs: results, configuration, instances under poprun.
 
 The SDK is the stand-in of ``tests/doubles``, over the TensorFlow that is installed.
 """
@@ -51,7 +51,7 @@ from tests.support.tensorflow_ipu import HARDWARE, SYNTHETIC, given, install, va
 pytestmark = pytest.mark.framework
 
 PRESETS: Dict[str, Application] = {**IPU, **POD4, **POD16}
-# What automatic loss scaling needs.
+# Requirements of automatic loss scaling.
 AUTO_SCALED: Dict[str, Any] = {
     "auto_loss_scaling": True,
     "optimizer_params": Parameters({"momentum": 0}),
@@ -76,26 +76,26 @@ def on_host(config: Application) -> Any:
 
 
 def assert_same(ours: Any, theirs: Any) -> None:
-    """The values of variables are the same."""
+    """Check that the values of variables are equal."""
     for mine, other in zip(values(ours), values(theirs)):
         np.testing.assert_allclose(mine, other, rtol=1e-3, atol=2e-5)
 
 
 def log_lines(caplog: pytest.LogCaptureFixture) -> List[Tuple[float, ...]]:
-    """Return (update, rate, loss, accuracy) of each line in the training log; empty it."""
+    """Return (update, rate, loss, accuracy) for each line of the training log, and clear it."""
     pattern = r"batch (\d+): .*lr: (\S+), loss: (\S+), training_accuracy: (\S+) %"
     found = re.findall(pattern, caplog.text)
     caplog.clear()
     return [tuple(map(float, values)) for values in found]
 
 
-# --- what it computes ------------------------------------------------------------------------
+# --- results ---------------------------------------------------------------------------------
 
 
-def test_a_run_is_that_of_a_host_with_its_log_checkpoints_and_validation(
+def test_a_run_agrees_with_a_host_in_log_checkpoints_and_validation(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Every update has its own rate, and either device goes on from the other's checkpoint."""
+    """Every update has its own rate, and either device resumes from the other's checkpoint."""
     caplog.set_level(logging.INFO, "ipubench.training")
     config = replace(SMALL, clean_dir=False, pipeline_validation_model=True, **PIPELINE)
     host = on_host(replace(config, checkpoint_output_dir=str(tmp_path / "host")))
@@ -127,10 +127,10 @@ def test_a_run_is_that_of_a_host_with_its_log_checkpoints_and_validation(
     assert list(own) == list(theirs)
     assert own["draws"] == theirs["draws"] == 8
 
-    # Both go on, each from what the other wrote, and are where they were.
+    # Both resume, each from the other's file, at the same point.
     released, configured = "reset_ipu_configuration", "IPUConfig.configure_ipu_system"
     before = len(recorder.names())
-    validated = ours.finish()["validation"]  # of the rest of the run, too
+    validated = ours.finish()["validation"]  # for the rest of the run, too
     attaching = [name for name in recorder.names()[before:] if name in (released, configured)]
     assert attaching == [released, configured, released]  # training's own IPUs first
     assert all(0 < one["accuracy"] < 1 for one in validated)
@@ -157,11 +157,11 @@ def test_a_run_is_that_of_a_host_with_its_log_checkpoints_and_validation(
     host_validation.close()
 
 
-def test_validation_alone_counts_whole_passes_of_calls_that_do_not_divide_them() -> None:
-    """6 micro batches: a pipeline of two for each stage, or 2 calls of 4, the last filled up."""
+def test_validation_alone_counts_whole_passes_even_if_calls_do_not_divide_them() -> None:
+    """6 micro batches: a pipeline of two for each stage, or 2 calls of 4, the last one padded."""
     config = replace(SMALL, training=False, pipeline_validation_model=True, **PIPELINE)
     made = step_of(replace(config, batches_per_step=2))
-    # Twice the stages in a pipeline, as often as one pass needs it.
+    # Twice the stages in a pipeline, repeated until a pass is complete.
     assert (made.batches_per_step, made.describe()["gradient_accumulation"]) == (1, 6)
     made.compile()
     made()
@@ -184,10 +184,10 @@ def test_validation_alone_counts_whole_passes_of_calls_that_do_not_divide_them()
 @pytest.mark.parametrize(
     "changes", [{}, {"gradient_accumulation_count": 1, **PIPELINE}], ids=["loop", "pipeline"]
 )
-def test_automatic_loss_scaling_is_that_of_a_host(
+def test_automatic_loss_scaling_agrees_with_a_host(
     monkeypatch: pytest.MonkeyPatch, changes: Dict[str, Any]
 ) -> None:
-    """The scale falls and rises within calls; a host's weights are those without it."""
+    """The scale falls and rises within calls; a host without scaling has the same weights."""
     monkeypatch.setattr(auto_scaling, "FIRST", 64.0)
     monkeypatch.setattr(auto_scaling, "UPDATES", 3)
     monkeypatch.setattr(auto_scaling, "EDGE", 200.0)
@@ -208,7 +208,7 @@ def test_automatic_loss_scaling_is_that_of_a_host(
         assert scales[-1] == host.counters()["loss_scale"]
         assert_same(ours.classifier.trainable_variables, host.classifier.trainable_variables)
         if config.gradient_accumulation_count == 1:
-            # Averages of batch norms, too: what travels as their gradients has no scale. A host
+            # The averages of batch norms, too: they travel as gradients but are not scaled. A host
             # moves them with every micro batch.
             assert_same(ours.classifier.variables, host.classifier.variables)
     assert min(scales) < scales[0] == 64.0
@@ -217,8 +217,8 @@ def test_automatic_loss_scaling_is_that_of_a_host(
         step.close()
 
 
-def test_with_synthetic_data_nothing_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even the scale of the loss, which is one thing more that might."""
+def test_with_synthetic_data_nothing_is_returned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even the loss scale, which could be returned as well."""
     monkeypatch.setenv(TF_FLAGS, SYNTHETIC)
     options = {**PIPELINE, **AUTO_SCALED, "gradient_accumulation_count": 1}
     config = replace(SMALL, data="synthetic", **options)
@@ -238,7 +238,7 @@ def test_with_synthetic_data_nothing_comes_back(monkeypatch: pytest.MonkeyPatch)
     made.close()
 
 
-# --- what the presets become -----------------------------------------------------------------
+# --- presets ---------------------------------------------------------------------------------
 
 HALF = {"partialsType": "half"}
 NAMED: Dict[str, Dict[str, Any]] = {
@@ -350,7 +350,7 @@ def test_every_other_option_reaches_the_sdk() -> None:
     made.close()
 
 
-def test_when_ipus_are_attached_and_how_they_round() -> None:
+def test_ipus_are_attached_and_round_as_configured() -> None:
     assert "device_connection.type" not in settings_of(SMALL, device=IpuDevice("ipu-model", None))
     compiled = settings_of(replace(SMALL, compile_only=True))
     assert compiled["device_connection.type"] == "PRE_COMPILE"
@@ -359,7 +359,7 @@ def test_when_ipus_are_attached_and_how_they_round() -> None:
     assert "floating_point_behaviour.esr" not in settings_of(
         replace(SMALL, stochastic_rounding="OFF")
     )
-    # Rounding that is the same in all replicas has one seed.
+    # Replicas that round identically share one seed.
     config = replace(SMALL, stochastic_rounding="RI", replicas=2)
     assert settings_of(config)[stable] is settings_of(replace(SMALL, seed=1))[stable] is True
     made = step_of(config)
@@ -376,7 +376,7 @@ def test_when_ipus_are_attached_and_how_they_round() -> None:
     [("hosts", {"ckpt_all_instances": True}), ("IPUs", {}), ("hosts", PAIR), ("IPUs", PAIR)],
     ids=["loop-hosts", "loop-IPUs", "pipe-hosts", "pipe-IPUs"],
 )
-def test_instances_average_what_they_log_and_save_if_they_are_asked_to(
+def test_instances_average_what_they_log_and_save_on_request(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, changes: Dict[str, Any], reduced_by: str
 ) -> None:
     config = replace(
@@ -410,7 +410,7 @@ def test_instances_average_what_they_log_and_save_if_they_are_asked_to(
     if config.shards > 1:
         assert len(groups) > weights if reduced_by == "IPUs" else len(groups) % weights == 0
     else:
-        assert shown == ([] if reduced_by == "IPUs" else [2, 2])  # loss, right answers
+        assert shown == ([] if reduced_by == "IPUs" else [2, 2])  # loss, correct predictions
     assert np.isfinite(made.loss)
     assert 0 <= made.accuracy <= 1
     assert made.progress.counters()["checkpoints"] == 1
@@ -430,7 +430,7 @@ def test_instances_need_the_sdk_that_has_their_strategy(monkeypatch: pytest.Monk
 def test_an_instance_without_checkpoints_validates_the_first_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The hosts add up weights, of which only the first instance's are not zero."""
+    """The hosts add up weights, which are zero except in the first instance."""
     start(monkeypatch, 1, 2, 2, 1)
     made = step_of(replace(SMALL, replicas=2, instances=2))
     made.compile()
@@ -442,18 +442,19 @@ def test_an_instance_without_checkpoints_validates_the_first_ones(
     assert {how["reduce_op"].name for how in sums} == {"SUM"}
     assert all(float(np.abs(how["value"]).max()) == 0 for how in sums)
     assert found["images"] == VALIDATED
-    # One strategy a process: validation has that of training, and popdist.init() is not called.
+    # A process has one strategy: validation uses training's, and popdist.init() is not called
+    # again.
     assert "PopDistStrategy.__init__" not in recorder.names()
     assert popdist_strategy() is strategy
-    # One replica's answers, counted for each of the job's.
+    # One replica's correct predictions, counted for each replica of the job.
     assert given("cross_replica_sum")
     made.close()
 
 
-def test_validation_alone_by_instances_has_replicas_of_its_own(
+def test_validation_alone_by_instances_has_its_own_replicas(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A pipelined model is validated on each IPU by itself: 2 IPUs x 4 replicas hold 8 copies."""
+    """Each IPU validates a pipelined model: 2 IPUs x 4 replicas hold 8 copies."""
     config = replace(SMALL, **PIPELINE, training=False, replicas=4, instances=2)
     assert poprun_words(config) == "--num-replicas=8 --num-instances=2 --ipus-per-replica=1"
     pipelined = replace(config, pipeline_validation_model=True)
@@ -469,7 +470,7 @@ def test_validation_alone_by_instances_has_replicas_of_its_own(
     (found,) = made.finish()["validation"]
     assert found["images"] == VALIDATED
     made.close()
-    # Of 22 images each instance has 11, of which its 4 replicas take 4 at a time.
+    # Of 22 images each instance has 11, and its 4 replicas take 4 at a time.
     single: Any = replace(config, micro_batch_size=1)
     runtime: Any = TensorFlowIpu(HARDWARE)
     given_to = (single.classifier(), single.recipe, single, feed_of(single, False))
@@ -477,7 +478,7 @@ def test_validation_alone_by_instances_has_replicas_of_its_own(
 
 
 def poprun_words(config: Application) -> str:
-    """Return the numbers that poprun is started with."""
+    """Return poprun's numbers."""
     config.check()
     (_, _, *words) = plan(config, "ipu", ()).launcher.arguments
     known = description("popdist.json")["poprun"]["options"]
@@ -485,7 +486,7 @@ def poprun_words(config: Application) -> str:
     return " ".join(words)
 
 
-def test_what_poprun_was_told_wins_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_poprun_settings_win_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     preset = replace(POD16["resnet56_16ipus_8k_bn_pipeline"], instances=4)
     assert poprun_words(preset) == "--num-replicas=4 --num-instances=4 --ipus-per-replica=4"
     with pytest.warns(UserWarning) as caught:
@@ -520,17 +521,17 @@ def test_what_poprun_was_told_wins_with_a_warning(monkeypatch: pytest.MonkeyPatc
         ({"dbn_replica_group_size": 3}, Job(4, 2, 1), "replicas=4"),
     ],
 )
-def test_what_cannot_be_under_poprun_is_one_message(
+def test_impossible_options_under_poprun_are_one_message(
     changes: Dict[str, Any], job: Job, name: str
 ) -> None:
     with pytest.raises(CaseError, match=name), pytest.warns(UserWarning):
         under_poprun(replace(SMALL, **changes), job)
 
 
-# --- how it ends -----------------------------------------------------------------------------
+# --- cleanup ---------------------------------------------------------------------------------
 
 
-def test_training_and_validation_share_the_group_that_is_chosen() -> None:
+def test_training_and_validation_share_the_chosen_group() -> None:
     device = IpuDevice("ipu", 5)
     recorder.groups[5] = 2
     config = replace(SMALL, replicas=2, validation_num_replicas=1)
@@ -542,7 +543,7 @@ def test_training_and_validation_share_the_group_that_is_chosen() -> None:
     step_of(config, HARDWARE).close()
 
 
-def test_what_fails_is_one_message_and_leaves_no_ipu(tmp_path: Path) -> None:
+def test_a_failure_is_one_message_and_releases_the_ipus(tmp_path: Path) -> None:
     checkpoints.save(tmp_path, 4, {"weights/0/other": np.zeros(3)}, {"epoch": 1.0})
     config = replace(SMALL, checkpoint_input_dir=str(tmp_path))
     step: Any = TensorFlowIpu(HARDWARE).application(
@@ -552,7 +553,7 @@ def test_what_fails_is_one_message_and_leaves_no_ipu(tmp_path: Path) -> None:
         step.build()
     step.close()
     assert not recorder.attached
-    # IPUs that are wanted on demand are attached by the first run.
+    # IPUs on demand are attached by the first run.
     recorder.attach_error = "could not find any device that matches"
     made = step_of(replace(SMALL, on_demand=True))
     with pytest.raises(CaseError, match="could not find any device"):

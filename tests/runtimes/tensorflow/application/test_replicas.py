@@ -1,4 +1,4 @@
-"""Replicas that train together on a host: processes that exchange gradients."""
+"""Replicas that train together on a host as processes that exchange gradients."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ pytestmark = [
 tf = pytest.importorskip("tensorflow", reason="pip install '.[tensorflow]' adds TensorFlow")
 
 UPDATES = 6
-# MNIST's images are not augmented, so that two halves of a batch are the batch. The distributed
-# norm of two replicas is that of one batch; so is everything else.
+# MNIST's images are not augmented, so two halves of a batch equal the batch. The distributed norm
+# of two replicas is that of one batch, and so is everything else.
 PROGRAM = """
 import dataclasses, json, sys
 from pathlib import Path
@@ -72,14 +72,14 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A program that runs what it is given where TensorFlow is imported already."""
+    """A program that runs its argument in a process with TensorFlow already imported."""
     path = tmp_path_factory.mktemp("python") / "python"
     SuiteServer.python(path, framework="tensorflow")
     return path
 
 
 def trained(python: Path, dataset: Path, count: int) -> List[Dict[str, Any]]:
-    """Return what each of so many replicas says of the same training."""
+    """Return the output of each of this many replicas for the same training."""
     meeting = make_folder(count)
     running = []
     for rank in range(count):
@@ -99,7 +99,7 @@ def trained(python: Path, dataset: Path, count: int) -> List[Dict[str, Any]]:
     return [json.loads(output.splitlines()[-1]) for output in outputs]
 
 
-def test_two_processes_learn_what_one_learns_from_the_same_global_batch(
+def test_two_processes_learn_the_same_as_one_from_the_same_global_batch(
     python: Path, dataset: Path
 ) -> None:
     (alone,) = trained(python, dataset, 1)
@@ -147,7 +147,7 @@ def test_the_suite_runs_replicas_as_one_job(tmp_path: Path) -> None:
     assert record["items_per_round"] == 2 * 2 * 4 * accumulation  # updates, replicas, micro batch
     assert record["counters"]["weight_updates"] >= 4
     assert record["finish"]["validation"]
-    # Of the first replica, by way of the run: each line once.
+    # From the first replica, through the run: each line once.
     logged = re.findall(r"^batch (\d+): \[throughput: ", outcome.text, re.MULTILINE)
     assert logged[:2] == ["2", "4"], outcome.text
     assert len(logged) == record["counters"]["log_lines"]

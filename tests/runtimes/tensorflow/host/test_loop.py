@@ -1,4 +1,4 @@
-"""TensorFlow's loop: what it runs, how often, on which values and at which precision."""
+"""TensorFlow's loop: its batches, their number and values, and its precision."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.framework
 
 @dataclass
 class StandIn:
-    """As much of a device as the runtime reads."""
+    """The part of a device that the runtime reads."""
 
     kind: str = "cpu"
     threads: int = 2
@@ -76,7 +76,7 @@ def ready(model: Callable[..., Any], data: ArrayFeed, **options: Any) -> TensorF
 
 
 @pytest.mark.parametrize("xla", [False, True])
-def test_synthetic_batches_exist_before_the_loop_and_take_turns(xla: bool) -> None:
+def test_synthetic_batches_exist_before_the_loop_and_alternate(xla: bool) -> None:
     step = host().loop(Probe(), FewBatches(xla=OFF_ON[xla]), feed("synthetic"))
     step.build()
     ring = step.ring["inputs"].numpy()
@@ -97,21 +97,21 @@ def test_generated_batches_count_up_and_repeat(xla: bool) -> None:
     assert step.run(3) == elements * (1 + 2 + 3)
     assert step.run(4) == elements * (4 + 0 + 1 + 2)
     assert not step.ring
-    # A call may begin and end in the middle of a block, and take several.
+    # A call may begin and end in the middle of a block, and take several blocks.
     length = 64
     for batches, first in ((length, 3), (1, 2), (3 * length, 3)):  # so far 8 batches
         expected = sum((first + k) % 5 for k in range(batches))
         assert step.run(batches) == elements * expected
 
 
-def test_only_small_batches_are_handed_over_together() -> None:
+def test_only_small_batches_are_passed_together() -> None:
     shapes = ((3,), (1 << 12,), (1 << 16,), (1 << 20,))
     feeds = [ArrayFeed("generated", (TensorSpec("inputs", shape),)) for shape in shapes]
     assert [block_length(host().tf, each, "float32") for each in feeds] == [64, 16, 1, 1]
 
 
 @pytest.mark.parametrize("xla", [False, True])
-def test_every_batch_is_an_update_and_their_number_retraces_nothing(xla: bool) -> None:
+def test_every_batch_is_an_update_and_their_number_causes_no_retracing(xla: bool) -> None:
     probe = Probe()
     step = ready(probe, feed("generated"), mode="training", learning_rate=0.5, xla=OFF_ON[xla])
     traces, weight, batch = probe.traces, 1.0, 1
@@ -126,7 +126,7 @@ def test_every_batch_is_an_update_and_their_number_retraces_nothing(xla: bool) -
     assert probe.traces == traces
 
 
-def test_the_bare_loop_that_the_meter_is_compared_with_trains_the_same_layer() -> None:
+def test_the_bare_comparison_loop_trains_the_same_layer() -> None:
     from scripts import bench_overhead
 
     step = ready(Probe(), feed("synthetic"), mode="training", learning_rate=0.5)
@@ -149,13 +149,13 @@ def test_the_bare_loop_that_the_meter_is_compared_with_trains_the_same_layer() -
         ({"kind": "ipu-model"}, "16.32", ("float16", "float32")),
     ],
 )
-def test_precision_means_what_the_device_can(
+def test_precision_follows_the_device(
     device: Dict[str, Any], precision: str, expected: Any
 ) -> None:
     assert compute_dtypes(StandIn(**device), precision) == expected  # type: ignore[arg-type]
 
 
-def test_convolutions_are_in_float32_where_tensorflow_has_no_others(
+def test_convolutions_are_in_float32_if_tensorflow_has_no_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     runtime = host(fast_bfloat16=True)
@@ -170,7 +170,7 @@ def test_convolutions_are_in_float32_where_tensorflow_has_no_others(
     ("precision", "change"), [("16.16", 0), ("16.32", 4 * 2.0**-12), ("32.32", 4 * 2.0**-12)]
 )
 def test_operations_and_variables_have_the_described_dtypes(precision: str, change: float) -> None:
-    """Small updates, below half a bfloat16 step at 1, survive in float32 variables."""
+    """Updates below half a bfloat16 step at 1 survive in float32 variables."""
     seen: List[str] = []
 
     def model(tf: Any, dtype: Any) -> Any:
@@ -196,12 +196,12 @@ def test_operations_and_variables_have_the_described_dtypes(precision: str, chan
     assert step.layer.parts[0].dtype.name == facts["variables"]
     device: Any = StandIn(fast_bfloat16=True)
     assert (facts["precision"], facts["variables"]) == compute_dtypes(device, precision)
-    assert facts["constant_weights"] is facts["xla"] is False  # the only weight is no matrix
+    assert facts["constant_weights"] is facts["xla"] is False  # the only weight is not a matrix
     step.run(8)
     assert 1 - float(step.layer.parts[0].numpy()) == pytest.approx(change)
 
 
-def test_cuda_without_a_gpu_says_what_is_missing() -> None:
+def test_cuda_without_a_gpu_is_refused_with_what_is_missing() -> None:
     tensorflow = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     if tensorflow.config.list_physical_devices("GPU"):
         pytest.skip("this machine has a GPU")
@@ -210,8 +210,8 @@ def test_cuda_without_a_gpu_says_what_is_missing() -> None:
 
 
 @pytest.mark.parametrize("xla", ["off", "on"])
-def test_what_the_meter_asks_for(xla: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jobs smaller than they are: tests/runtimes/onnx/test_host.py has their sizes."""
+def test_facts_for_the_meter(xla: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Smaller work than in reality: tests/runtimes/onnx/test_host.py covers its size."""
     monkeypatch.setitem(shared.PEAK_SIZE, "cpu", 256)
     monkeypatch.setitem(shared.COPY_BYTES, "cpu", 1 << 20)
     step = ready(Probe(), feed("synthetic"), mode="training", xla=xla)

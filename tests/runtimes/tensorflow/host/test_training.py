@@ -1,4 +1,4 @@
-"""Training on a TensorFlow host: what an update computes, and that it learns."""
+"""Training on a TensorFlow host: the result of an update, and that it learns."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ pytest.importorskip("tensorflow", reason="pip install '.[tensorflow]' adds Tenso
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """TFRecords of 24 training and 24 validation images of three colours."""
+    """TFRecords of 24 training and 24 validation images in three colours."""
     return record_folder(tmp_path_factory.mktemp("records"))
 
 
 def close(found: List[Any], wanted: List[Any], tolerance: float = 2e-5) -> bool:
-    """Whether all arrays agree, relative to the largest value of each."""
+    """Return whether all arrays agree, relative to the largest value of each."""
     return all(
         np.abs(one - other).max() <= tolerance * max(np.abs(other).max(), 1e-3)
         for one, other in zip(found, wanted)
@@ -70,7 +70,7 @@ def test_micro_batches_accumulate_to_the_gradient_of_one_batch(records: Path) ->
 
 
 def test_recomputation_changes_no_update() -> None:
-    """With dropped activations weights, moving averages and what dropout draws are the same."""
+    """Without stored activations, weights, moving averages and dropout's draws are the same."""
     options = {"abs_learning_rate": 0.1, "data": "generated", "batch_norm": True}
     kept, recomputed = (
         updated(small(**options, xla_recompute=recompute), 2, keep=0.5)[1]
@@ -94,9 +94,9 @@ for recompute in (True, False):
 
 
 def test_recomputation_takes_less_memory() -> None:
-    """The activations of 8 large images are an eighth of a GB; keeping few of them shows.
+    """The activations of 8 large images take an eighth of a GB, so storing fewer of them shows.
 
-    The update that keeps them comes second: what the first leaves allocated does not help it.
+    The update that stores them comes second, so memory left by the first does not help it.
     """
     done = run_code(MEMORY, framework="tensorflow").assert_code(0)
     few, all_of_them = map(int, re.findall(r"^peak (\d+)$", done.text, re.MULTILINE))
@@ -124,7 +124,7 @@ def test_the_loss_falls_on_real_images(records: Path) -> None:
     last = min(step.run(5) for _ in range(6))
     step.close()
     assert first > 5  # nearly the logarithm of 1000 classes
-    assert last < 1.5  # chance among the three colours alone is 1.1, and labels are smoothed
+    assert last < 1.5  # chance among the three colours is 1.1, and labels are smoothed
 
 
 @pytest.mark.parametrize("precision", ["16.16", "16.32"])
@@ -145,7 +145,7 @@ def test_sixteen_bits_train_as_thirty_two(precision: str) -> None:
 
 
 def test_the_rate_follows_the_schedule_update_by_update() -> None:
-    """An SGD update with rate 0 changes nothing; the schedule goes on where a call ended."""
+    """An SGD update with rate 0 changes nothing; the schedule continues in the next call."""
     config = small(optimiser="SGD", abs_learning_rate=0.1, warmup_epochs=1.0, epochs=2.0)
     step = trained(config)
     step._run = step._compiled(step._input.source())
@@ -175,7 +175,7 @@ def test_weights_are_averaged_after_every_update() -> None:
     step.close()
 
 
-def test_no_replica_draws_what_another_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replicas_draw_different_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     seeds: List[Any] = []
     monkeypatch.setattr(Recipe, "mixup_coefficients", lambda *given: seeds.append(given[-1]))
     step = trained(small(data="generated"))
@@ -201,7 +201,7 @@ def test_flop_are_those_of_the_published_network() -> None:
 
 
 def test_a_damaged_shard_is_one_message(tmp_path: Path) -> None:
-    """The case fails naming the file, whenever the damage is met."""
+    """The case fails and names the file, whenever it reads the damage."""
     shards = record_folder(tmp_path)
     (damaged,) = shards.glob("train-00001-of-00002")
     content = bytearray(damaged.read_bytes())
@@ -215,10 +215,11 @@ def test_a_damaged_shard_is_one_message(tmp_path: Path) -> None:
     step.close()
 
 
-def test_parts_are_the_loader_and_the_updates_alone(records: Path) -> None:
+def test_halves_are_the_loader_alone_and_the_updates_alone(records: Path) -> None:
     """Both halves run, in updates; without a pipeline there are none.
 
-    The second has calls of several updates, as what is measured; not of all of a long call.
+    The second half makes calls of several updates, like the measurement, but not all of a long
+    call.
     """
     step = trained(small(data="real", gradient_accumulation_count=2), records)
     step.compile()
@@ -236,16 +237,16 @@ def test_parts_are_the_loader_and_the_updates_alone(records: Path) -> None:
         part.run()
     assert step.updates == before + 3  # the second half really trains
     assert math.isfinite(step.loss)
-    assert step._run.experimental_get_tracing_count() == 1  # by the program that was measured
+    assert step._run.experimental_get_tracing_count() == 1  # with the measured program
     labels = [step._input.take()[1].numpy().tolist() for _ in range(2 * RING)]
-    assert labels[:RING] == labels[RING:]  # of images that stay in memory
+    assert labels[:RING] == labels[RING:]  # for images that stay in memory
     step.close()
     assert trained(small()).loader_and_model() is None
 
 
-# Every kind of layer and block, fewer of them: tracing hundreds of layers takes half a minute. Of a
-# ResNeXt the first block shows what a ResNet lacks. An EfficientNet with batch norms has no layer
-# that these do not have.
+# Every kind of layer and block, but fewer of them: tracing hundreds of layers takes half a minute.
+# Of a ResNeXt the first block has what a ResNet lacks. An EfficientNet with batch norms adds no new
+# layer.
 FEWER_BLOCKS: Dict[str, Dict[str, Any]] = {
     "resnet50": {"model_size": "14"},
     "resnext101": {"model_size": "26"},
@@ -256,7 +257,7 @@ FEWER_BLOCKS: Dict[str, Dict[str, Any]] = {
 @pytest.mark.numeric
 @pytest.mark.parametrize("name", FEWER_BLOCKS)
 def test_every_kind_of_network_takes_a_step(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On small images, with all that its line says; the weights change and stay finite."""
+    """On small images, with all options of its line; the weights change and stay finite."""
     monkeypatch.setitem(blocks.BOTTLENECK, "14", (2, 1))
     monkeypatch.setitem(blocks.BOTTLENECK, "26", (1,))
     # The second block adds its input.
@@ -268,12 +269,12 @@ def test_every_kind_of_network_takes_a_step(name: str, monkeypatch: pytest.Monke
     step = trained(config, own_network=True)
     before = weights(step)
     step.compile()
-    # Compiling updates nothing: an update may take seconds.
+    # Compiling makes no update, which may take seconds.
     assert step.updates == 0 and all(map(np.array_equal, weights(step), before))
     assert math.isfinite(step.run(1))
     after = weights(step)
     assert all(np.isfinite(values).all() for values in after)
-    # At first the last norm of most ResNet blocks is zero, and what is before it has no gradient.
+    # At first the last norm of most ResNet blocks is zero, so nothing before it has a gradient.
     moved = sum(not np.array_equal(one, other) for one, other in zip(after, before))
     assert moved > 0.3 * len(after)
     assert not np.array_equal(after[0], before[0])
@@ -281,7 +282,7 @@ def test_every_kind_of_network_takes_a_step(name: str, monkeypatch: pytest.Monke
 
 
 def test_a_slow_machine_accumulates_fewer_micro_batches() -> None:
-    """An update of fewer micro batches is that of a configuration that has as many."""
+    """An update of fewer micro batches equals that of a configuration with as many."""
     options = {"abs_learning_rate": 0.1, "data": "generated", "micro_batch_size": 2}
     step, wanted = (
         trained(small(**options, gradient_accumulation_count=count)) for count in (4, 2)

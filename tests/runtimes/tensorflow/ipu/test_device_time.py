@@ -1,8 +1,8 @@
-"""Every program's call lasts as long as its run on the IPUs: it returns once they have finished.
+"""A program's call returns when its run on the IPUs has finished.
 
-The stand-in's IPUs work beside the host, and its clock moves where the host waits for them.
-PopDist's strategy waits for nothing. That XLA takes the programs of synthetic data is shown by each
-program's own tests.
+The stand-in's IPUs run in parallel to the host, and its clock moves when the host waits for them.
+PopDist's strategy does not wait. Each program's own tests show that XLA accepts its program of
+synthetic data.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def an_application(data: str, **changes: Any) -> Any:
     return application.step_of(replace(application.SMALL, data=data, **changes))
 
 
-#: With synthetic data what is fetched is of no use, and yet it must be fetched.
+#: With synthetic data the fetched value is useless, but fetching it waits.
 PROGRAMS: Dict[str, Callable[[], Any]] = {
     "loop": lambda: a_loop("generated"),
     "synthetic loop": lambda: a_loop("synthetic"),
@@ -68,7 +68,7 @@ PROGRAMS: Dict[str, Callable[[], Any]] = {
     "validation pipeline": lambda: a_validation("synthetic", 2),
     "application pipeline": lambda: an_application("generated", **application.PIPELINE),
 }
-# Those of PopDist's strategy. Who reduces what is fetched has no part in waiting for it.
+# The programs of PopDist's strategy. Reducing the fetched values does not wait.
 PIPELINED: Dict[str, Any] = {**application.PAIR, "pipeline_validation_model": True}
 OF_INSTANCES: Dict[str, Dict[str, Any]] = {
     "synthetic loop": {},
@@ -79,7 +79,7 @@ OF_INSTANCES: Dict[str, Dict[str, Any]] = {
 
 
 def assert_lasts(made: Any) -> None:
-    """The call lasts as long as the run that it starts, and leaves none behind."""
+    """Check that a call lasts as long as the run that it starts, and leaves none behind."""
     made.compile()
     assert timed_call(made, recorder.clock) == RUN_SECONDS
     assert not recorder.queued
@@ -96,7 +96,7 @@ def test_a_call_returns_once_the_ipus_have_finished(
 
 
 @pytest.mark.parametrize("program", OF_INSTANCES)
-def test_a_call_of_an_instance_waits_though_popdists_strategy_does_not(
+def test_a_call_of_an_instance_waits_although_popdists_strategy_does_not(
     monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
     data = "generated"
@@ -124,7 +124,7 @@ def test_popdists_strategy_starts_a_program_and_returns(
         assert (recorder.now, recorder.queued) == (RUN_SECONDS, 0)
 
 
-def test_what_fails_on_the_ipus_of_an_instance_is_said_where_it_is_fetched(
+def test_a_failure_on_the_ipus_of_an_instance_is_raised_when_fetched(
     monkeypatch: pytest.MonkeyPatch, tf: Any
 ) -> None:
     """Its batches end after the first call."""

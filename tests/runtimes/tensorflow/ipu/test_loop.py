@@ -1,4 +1,4 @@
-"""The SDK's TensorFlow: what options become, what its loop computes, how it ends.
+"""The SDK's TensorFlow: its configuration, the results of its loop, its cleanup.
 
 The SDK is the stand-in of ``tests/doubles``, over the TensorFlow that is installed.
 """
@@ -93,10 +93,10 @@ def taken() -> int:
     return int(queue._taken.numpy())
 
 
-# --- what the loop computes ------------------------------------------------------------------
+# --- results of the loop ---------------------------------------------------------------------
 
 
-def test_every_call_runs_the_asked_batches_and_returns_the_last_result(
+def test_every_call_runs_the_requested_batches_and_returns_the_last_result(
     tf: Any, tmp_path: Path
 ) -> None:
     made = ready(Options(batches_per_step=3), feed(period=7))
@@ -118,7 +118,7 @@ def test_every_call_runs_the_asked_batches_and_returns_the_last_result(
 def test_every_batch_is_an_update() -> None:
     made = ready(Options(mode="training", batches_per_step=4, learning_rate=0.5))
     made()
-    # Batch i has the gradient i; the last loss sees the updates before it.
+    # Batch i has the gradient i; the last loss follows the earlier updates.
     assert float(made.layer.weight.numpy()) == 1 - 0.5 * sum(range(8))
     assert float(made.result) == 7 * (1 - 0.5 * sum(range(7)))
 
@@ -132,7 +132,7 @@ def test_every_batch_is_an_update() -> None:
     ],
 )
 def test_precisions(precision: str, compute: str, variables: str, weight: float) -> None:
-    """Small updates, below half a float16 step at 1, survive in float32 variables."""
+    """Updates below half a float16 step at 1 survive in float32 variables."""
     seen: List[str] = []
 
     def model(tf: Any, dtype: Any) -> Any:
@@ -169,7 +169,7 @@ KERNELS = [
 
 @pytest.mark.parametrize("mode", ["inference", "training"])
 @pytest.mark.parametrize(("config", "model", "fused"), KERNELS)
-def test_a_kernel_computes_what_a_host_computes(
+def test_a_kernel_agrees_with_a_host(
     tf: Any, config: Any, model: Any, fused: Dict[str, bool], mode: str
 ) -> None:
     batches = 4
@@ -226,7 +226,7 @@ def test_a_model_without_inputs_needs_no_queue() -> None:
     made.close()
 
 
-def test_synthetic_data_takes_nothing_from_the_host_and_fetches_no_result(
+def test_synthetic_data_takes_nothing_from_the_host_and_returns_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with pytest.raises(CaseError, match="--data=synthetic"):
@@ -234,7 +234,7 @@ def test_synthetic_data_takes_nothing_from_the_host_and_fetches_no_result(
     monkeypatch.setenv(TF_FLAGS, SYNTHETIC)
     with pytest.raises(CaseError, match="--data=generated"):
         step()
-    assert recorder.calls == []  # before anything is attached
+    assert recorder.calls == []  # before any IPU is attached
     for mode in ("inference", "training"):
         made = ready(Options(mode=mode), feed(mode="synthetic"))
         made()
@@ -297,7 +297,7 @@ def test_options_become_the_configuration(
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
-def test_replicas_average_their_gradients_and_read_batches_of_their_own(replicas: int) -> None:
+def test_replicas_average_their_gradients_and_read_separate_batches(replicas: int) -> None:
     config = Dense(
         system="ipu",
         mode="training",
@@ -319,7 +319,7 @@ def test_cycles_are_counted_on_hardware_and_logged(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv(TF_FLAGS, "--log_cycle_count=0")
     assert "cycle_count" in step(config).describe()
     assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "0"
-    # Other cases leave what the user has set.
+    # Other cases keep the user's settings.
     monkeypatch.delenv(TF_FLAGS)
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "1")
     assert "cycle_count" not in step().describe()
@@ -341,15 +341,15 @@ def test_partial_results_have_the_type_that_is_recorded(
     assert {call["partials_dtype"] for call in given} == {tf.as_dtype(partials)}
     assert made.describe()["partials"] == partials
     assert made.describe()["fused_layers"] is True
-    # A kernel of convolutions alone has theirs.
+    # A kernel with convolutions only has theirs.
     of_convolutions = changes.get("matmul_options", "")
     convolution = GroupedConv(system="ipu", data="generated", convolution_options=of_convolutions)
     found = step(convolution, convolution.feed(DATA)).describe()["partials"]
     assert found == partials
 
 
-def test_the_record_says_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not where executables are kept: that would make records incomparable."""
+def test_the_record_describes_the_execution(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But not the folder of executables, which would make records incomparable."""
     monkeypatch.setenv(TF_FLAGS, "--executable_cache_path='/my cache' --max_infeed_threads=2")
     made = step(Options(replicas=2, precision="16.32", matmul_options='{"a": "b"}'))
     assert made.describe() == {
@@ -373,14 +373,14 @@ def test_the_record_says_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert made.not_compiled == "fresh or cached"
 
 
-# --- what goes wrong -------------------------------------------------------------------------
+# --- failures --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("missing", "popnn"),
     [("tensorflow.python.ipu", None), ("ipu_tensorflow_addons.keras.layers", scale)],
 )
-def test_without_the_sdks_packages_the_message_says_what_is_needed(
+def test_without_the_sdks_packages_the_message_names_them(
     monkeypatch: pytest.MonkeyPatch, missing: str, popnn: Any
 ) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
@@ -394,7 +394,7 @@ def test_without_the_sdks_packages_the_message_says_what_is_needed(
     ("versions", "ipu_keras", "reason"),
     [({}, False, "IPU Keras"), ({"keras": "2.8.0"}, True, "version of keras")],
 )
-def test_fused_layers_need_the_sdks_own_keras_and_the_message_says_so(
+def test_fused_layers_require_the_sdks_keras(
     monkeypatch: pytest.MonkeyPatch, versions: Dict[str, str], ipu_keras: bool, reason: str
 ) -> None:
     for name in [name for name in sys.modules if name.startswith("ipu_tensorflow_addons")]:
@@ -405,7 +405,7 @@ def test_fused_layers_need_the_sdks_own_keras_and_the_message_says_so(
         step(popnn=scale)
 
 
-def test_a_device_that_cannot_be_had_is_a_device_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unavailable_device_is_a_device_error(monkeypatch: pytest.MonkeyPatch) -> None:
     for device, flags in ((HARDWARE, ""), (MODEL, "--use_ipu_model")):
         monkeypatch.setenv(TF_FLAGS, flags)
         made = step(Options(replicas=2), device=device)
@@ -433,7 +433,7 @@ def test_a_group_of_another_size_is_refused() -> None:
     ready(Options(replicas=2), device=IpuDevice("ipu", 16)).close()
 
 
-def test_a_step_that_fails_releases_the_ipus(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_step_releases_the_ipus(monkeypatch: pytest.MonkeyPatch) -> None:
     made = step()
     made.close()
     assert recorder.calls == []

@@ -1,4 +1,4 @@
-"""How many micro batches fill a pipeline: what the options refuse is what the SDK refuses."""
+"""The micro batches that fill a pipeline: options are refused as in the SDK."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def tf(monkeypatch: pytest.MonkeyPatch) -> Any:
         ("Interleaved", FOUR, True, 4),
         ("Interleaved", (0, 1), True, 2),
         ("Interleaved", (0, 0, 1), False, 1),
-        # The example in the SDK's own source, of which only rotations by 0 and 2 never meet.
+        # The example in the SDK's source: only rotations by 0 and 2 never meet.
         ("Interleaved", (0, 1, 2, 0), True, 2),
         ("Sequential", FOUR, True, 1),
     ],
 )
-def test_a_pipeline_has_as_many_micro_batches_at_once_as_its_schedule_says(
+def test_the_schedule_determines_the_concurrent_micro_batches_of_a_pipeline(
     tf: Any, schedule: str, mapping: Tuple[int, ...], trains: bool, wanted: int
 ) -> None:
     assert micro_batches_at_once(schedule, mapping, trains) == wanted
@@ -59,7 +59,7 @@ def test_a_pipeline_has_as_many_micro_batches_at_once_as_its_schedule_says(
 @pytest.mark.parametrize(
     ("schedule", "least"), [("Grouped", 4), ("Interleaved", 2), ("Sequential", 1)]
 )
-def test_training_refuses_what_would_be_refused_once_the_ipus_are_attached(
+def test_training_refuses_early_what_the_sdk_would_refuse_after_attaching(
     schedule: str, least: int
 ) -> None:
     recorder.only_arguments = True
@@ -75,7 +75,7 @@ def test_training_refuses_what_would_be_refused_once_the_ipus_are_attached(
 
 
 def run_once(config: Training) -> None:
-    """Attach to the IPUs and run the program, whatever comes of it."""
+    """Attach to the IPUs and run the program once, whatever the result."""
     made = training.step(config)
     made.build()
     made._run = made._tf.function(made._program, autograph=False, jit_compile=True)
@@ -98,13 +98,13 @@ def test_interleaved_stages_do_not_train_on_one_ipu() -> None:
         interleaved.check()
     with pytest.raises(NotImplementedError):
         check_count(6, [0, 0, 1], PipelineSchedule.Interleaved, True)
-    # Validation has no stages back.
+    # Validation has no backward stages.
     replace(interleaved, training=False, pipeline_validation_model=True).check()
     replace(interleaved, system="host").check()
     check_training("Sequential", (0, 0, 1), 1)
 
 
-def test_validation_refuses_what_would_be_refused_once_the_ipus_are_attached(tf: Any) -> None:
+def test_validation_refuses_early_what_the_sdk_would_refuse_after_attaching(tf: Any) -> None:
     seven = (0, 0, 1, 1, 2, 2, 3)
     config = replace(
         POD4["resnet50_mlperf_pod4_bs20"],
@@ -126,7 +126,7 @@ def test_validation_refuses_what_would_be_refused_once_the_ipus_are_attached(tf:
 
 
 @pytest.mark.parametrize("schedule", ["Grouped", "Sequential"])
-def test_validation_rounds_a_call_to_what_its_pipeline_takes(schedule: str) -> None:
+def test_validation_rounds_a_call_to_a_multiple_of_its_pipeline(schedule: str) -> None:
     made = validation.step(validation.options(4, pipeline_schedule=schedule, batches_per_step=7))
     calls = 50000 // (4 * 4) // round(50000 // (4 * 4) / 7)
     assert made.batches_per_step == (calls if schedule == "Sequential" else calls // 4 * 4)

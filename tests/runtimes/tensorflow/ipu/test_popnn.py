@@ -1,4 +1,4 @@
-"""The fused layers of the SDK: they compute what Keras' own layers and our kernels compute."""
+"""The SDK's fused layers agree with Keras's layers and with our kernels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def tf(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def arrays(gates: int) -> Tuple[Any, Tuple[Any, Any, Any]]:
-    """Return inputs [T, B, I] and the weights of a layer, random."""
+    """Return random inputs [T, B, I] and weights of a layer."""
     generator = np.random.RandomState(3)
 
     def normal(*shape: int) -> Any:
@@ -44,7 +44,7 @@ def keras_states(layer: Any, inputs: Any, weights: Sequence[Any]) -> Any:
 
 @pytest.mark.parametrize("sequences", [True, False])
 @pytest.mark.parametrize(("kind", "gates"), KINDS)
-def test_a_fused_layer_is_that_of_keras(tf: Any, kind: str, gates: int, sequences: bool) -> None:
+def test_a_fused_layer_agrees_with_keras(tf: Any, kind: str, gates: int, sequences: bool) -> None:
     inputs, weights = arrays(gates)
     options = {"reset_after": False} if kind == "GRU" else {}
     layer = getattr(tf.keras.layers, kind)(UNITS, return_sequences=True, **options)
@@ -86,7 +86,7 @@ def test_gradients_reach_the_models_own_weights(tf: Any, kind: str, gates: int) 
 
 
 @pytest.mark.parametrize(("kind", "gates"), KINDS)
-def test_what_the_layers_refuse(tf: Any, kind: str, gates: int) -> None:
+def test_the_layers_refuse_wrong_inputs(tf: Any, kind: str, gates: int) -> None:
     inputs, weights = arrays(gates)
     variable = tf.Variable(inputs)
     with tf.GradientTape() as tape:
@@ -97,5 +97,5 @@ def test_what_the_layers_refuse(tf: Any, kind: str, gates: int) -> None:
     kernel, recurrent, bias = (tf.constant(weight, tf.float16) for weight in weights)
     found = popnn(tf, kind, half, (kernel, recurrent, bias), training=False)
     assert found.dtype == tf.float16
-    with pytest.raises(AssertionError):  # weights have to be cast before
+    with pytest.raises(AssertionError):  # weights must be cast first
         popnn(tf, kind, half, weights, training=False)

@@ -1,4 +1,4 @@
-"""The stand-in refuses what the SDK's TensorFlow refuses; its queues give what the SDK's give."""
+"""The stand-in refuses what the SDK's TensorFlow refuses, and its queues behave alike."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def ipu() -> Any:
 
 
 def settings(ipu: Any, options: Dict[str, Any]) -> Any:
-    """Return a configuration with these options, by their paths."""
+    """Return a configuration with these options, given by path."""
     made = ipu.config.IPUConfig()
     for path, value in options.items():
         part, _, name = path.rpartition(".")
@@ -47,7 +47,7 @@ def attach(ipu: Any, ipus: int) -> None:
 
 
 def runs(ipu: Any, function: Any, *args: Any) -> Any:
-    """Return what a program gives."""
+    """Return a program's result."""
     strategy = ipu.ipu_strategy.IPUStrategyV1()
     with strategy.scope():
         return strategy.run(function, args=list(args))
@@ -73,7 +73,7 @@ def runs(ipu: Any, function: Any, *args: Any) -> Any:
     ],
     ids=str,
 )
-def test_options_that_do_not_exist_or_contradict_each_other_are_refused(
+def test_unknown_or_contradictory_options_are_refused(
     monkeypatch: pytest.MonkeyPatch,
     ipu: Any,
     options: Dict[str, Any],
@@ -86,14 +86,14 @@ def test_options_that_do_not_exist_or_contradict_each_other_are_refused(
     assert not recorder.attached
 
 
-def test_another_configuration_resets_the_ipus_and_an_equal_one_does_not(ipu: Any) -> None:
+def test_only_a_different_configuration_resets_the_ipus(ipu: Any) -> None:
     for options, resets in (({"select_ipus": 1}, 0), ({"select_ipus": 1}, 0), ({GROUP: 2}, 1)):
         settings(ipu, options).configure_ipu_system()
         assert (recorder.configured, recorder.attached) == (options, 1)
         assert recorder.names().count("reset_ipu_configuration") == resets
 
 
-def test_nothing_runs_on_ipus_that_are_not_attached(tf: Any, ipu: Any) -> None:
+def test_nothing_runs_on_detached_ipus(tf: Any, ipu: Any) -> None:
     program = tf.function(lambda: tf.constant(3.0), jit_compile=True)
     with pytest.raises(AssertionError, match="no IPU is configured"):
         runs(ipu, program)
@@ -105,7 +105,7 @@ def test_nothing_runs_on_ipus_that_are_not_attached(tf: Any, ipu: Any) -> None:
         runs(ipu, program)
 
 
-def test_programs_that_are_refused(tf: Any, ipu: Any) -> None:
+def test_refused_programs(tf: Any, ipu: Any) -> None:
     attach(ipu, 1)
     with pytest.raises(ValueError, match="eager"):
         runs(ipu, lambda: None)
@@ -155,7 +155,7 @@ def test_a_mask_hides_or_shows_each_output_of_the_last_stage(tf: Any, ipu: Any) 
 
 
 def program(tf: Any, ipu: Any, queue: Any) -> Any:
-    """Return what enqueues [n] for n = 0, 1, 2 in each run."""
+    """Return a function that enqueues [n] for n = 0, 1, 2 in each run."""
 
     def body(number: Any) -> Any:
         with tf.control_dependencies([queue.enqueue([tf.reshape(number, [1])])]):
@@ -171,8 +171,8 @@ def dequeued(queue: Any) -> List[Any]:
     return values
 
 
-def test_all_elements_leave_once(tf: Any, ipu: Any) -> None:
-    for ipus in (1, 2):  # replicas have a dimension
+def test_all_elements_are_dequeued_once(tf: Any, ipu: Any) -> None:
+    for ipus in (1, 2):  # replicas add a dimension
         attach(ipu, ipus)
         queue = ipu.ipu_outfeed_queue.IPUOutfeedQueue()
         with pytest.raises(ValueError, match="not been enqueued"):
@@ -201,7 +201,7 @@ def test_a_program_enqueues_once(tf: Any, ipu: Any) -> None:
     assert dequeued(queue) == []
 
 
-def test_a_queue_of_batches_begins_anew_each_time(tf: Any, ipu: Any) -> None:
+def test_a_queue_of_batches_restarts_each_time(tf: Any, ipu: Any) -> None:
     attach(ipu, 1)
     make, dataset = ipu.ipu_infeed_queue.IPUInfeedQueue, tf.data.Dataset.range(9)
     queue = make(dataset, prefetch_depth=0)
@@ -221,7 +221,7 @@ def test_a_queue_of_batches_begins_anew_each_time(tf: Any, ipu: Any) -> None:
         make(dataset.batch(2))
 
 
-def test_synthetic_data_needs_no_data_set_that_was_begun_and_leaves_nothing(
+def test_synthetic_data_needs_no_started_data_set_and_returns_nothing(
     monkeypatch: pytest.MonkeyPatch, tf: Any, ipu: Any
 ) -> None:
     monkeypatch.setenv("TF_POPLAR_FLAGS", SYNTHETIC)

@@ -1,4 +1,4 @@
-"""Training on IPUs: what a configuration becomes, what an update computes, how it fails.
+"""Training on IPUs: configurations, the result of an update, failures.
 
 The SDK is the stand-in of ``tests/doubles``, over the TensorFlow that is installed.
 """
@@ -55,7 +55,7 @@ def tf(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def options(shards: int = 2, **changes: Any) -> Training:
-    """Return a configuration with a constant rate; two updates a call."""
+    """Return a configuration with a constant rate and two updates per call."""
     config = Training(
         name="small",
         system="ipu",
@@ -94,7 +94,7 @@ def ready(*args: Any, **kwargs: Any) -> TrainingProgram:
     return made
 
 
-# --- what an update computes -----------------------------------------------------------------
+# --- the result of an update -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def ready(*args: Any, **kwargs: Any) -> TrainingProgram:
     ],
     ids=lambda value: value["optimiser"] if isinstance(value, dict) else str(value),
 )
-def test_updates_are_those_of_a_host(
+def test_updates_agree_with_a_host(
     monkeypatch: pytest.MonkeyPatch, shards: int, changes: Dict[str, Any]
 ) -> None:
     use_batches(monkeypatch)
@@ -137,7 +137,7 @@ def test_updates_are_those_of_a_host(
             np.testing.assert_allclose(mine, other, rtol=1e-3, atol=2e-5)
     assert "cross_replica_mean" not in recorder.names()  # there is one replica
     host.close()
-    # Closing deletes the queues, of which a pipeline has two, and gives the IPUs back, once.
+    # Closing deletes the queues (a pipeline has two) and releases the IPUs, once.
     made.close()
     names = recorder.names()
     queues = ["IPUInfeedQueue.deleter", *["IPUOutfeedQueue.deleter"] * config.pipeline]
@@ -148,7 +148,7 @@ def test_updates_are_those_of_a_host(
 
 
 def assert_offloaded(made: TrainingProgram, offloaded: bool) -> None:
-    """The record says whether variables are offloaded, and so the SDK was told."""
+    """Check that the SDK's option and the record agree on offloading variables."""
     assert made.describe()["options"]["variable_offloading"] is offloaded
     names = ("pipeline", "GradientAccumulationOptimizerV2.__init__")
     given = [how["offload_weight_update_variables"] for of, how in recorder.calls if of in names]
@@ -156,7 +156,7 @@ def assert_offloaded(made: TrainingProgram, offloaded: bool) -> None:
 
 
 @pytest.mark.parametrize("shards", [1, 2])
-def test_moving_averages_move_once_an_update_by_the_mean_statistics(
+def test_moving_averages_move_once_per_update_by_the_mean_statistics(
     monkeypatch: pytest.MonkeyPatch, tf: Any, shards: int
 ) -> None:
     use_batches(monkeypatch)
@@ -179,7 +179,7 @@ def test_moving_averages_move_once_an_update_by_the_mean_statistics(
         np.testing.assert_allclose(moved, start + 0.1 * (mean - start), rtol=1e-3, atol=1e-5)
 
 
-def test_mixing_and_dropout_are_the_same_in_a_pipeline_and_in_a_loop(
+def test_mixing_and_dropout_agree_between_a_pipeline_and_a_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     use_batches(monkeypatch)
@@ -197,7 +197,7 @@ def test_mixing_and_dropout_are_the_same_in_a_pipeline_and_in_a_loop(
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
-def test_every_batch_has_a_seed_and_shares_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_batch_has_its_own_seed_and_shares(monkeypatch: pytest.MonkeyPatch) -> None:
     seeds = []
     for index in range(2):
         start_instance(monkeypatch, index, instances=2, replicas=2, ipus=2)
@@ -227,7 +227,7 @@ def test_16_bits_compute_on_float32_variables() -> None:
     assert np.isfinite(made.loss)
 
 
-def test_synthetic_data_compiles_for_xla_and_brings_nothing_back(
+def test_synthetic_data_compiles_for_xla_and_returns_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(TF_FLAGS, SYNTHETIC)
@@ -243,7 +243,7 @@ def test_synthetic_data_compiles_for_xla_and_brings_nothing_back(
     assert made.counters() == {"weight_updates": 1, "learning_rate": config.recipe.rate(0)}
 
 
-def test_the_rate_is_that_of_the_calls_first_update() -> None:
+def test_the_rate_is_that_of_the_first_update_of_a_call() -> None:
     config = options(
         1, epochs=1.0, warmup_epochs=0.5, micro_batch_size=1000, gradient_accumulation_count=1
     )
@@ -253,17 +253,18 @@ def test_the_rate_is_that_of_the_calls_first_update() -> None:
     rates.append(made._arguments()[0].numpy())
     assert rates == pytest.approx([config.recipe.rate(2), config.recipe.rate(4)], rel=1e-6)
     assert rates[0] < rates[1]
-    # A record describes the step before its first update; both of the last call had one rate.
+    # A record describes the step before its first update; both updates of the last call had one
+    # rate.
     last = config.recipe.rate(2)
     assert made.counters() == {"weight_updates": 4, "learning_rate": last, "loss": made.loss}
-    made.loss = math.nan  # training diverged, which the end of the run says
+    made.loss = math.nan  # training diverged, which the end of the run reports
     assert made.counters()["loss"] is None
 
 
-# --- what the configurations become ----------------------------------------------------------
+# --- configurations --------------------------------------------------------------------------
 
 PUBLISHED = {
-    # Units of the stages after the first; updates of a call and of the run on M2000 and POD16.
+    # Units of the stages after the first; updates per call and per run on M2000 and POD16.
     "resnet50": (["b1/2/relu", "b2/3/relu", "b3/3/relu"], (4, 78), (4, 78)),
     "resnext101": (["b3/3/relu"], (104, 3336), (104, 3336)),
     "efficientnet-b4": (["block2b", "block4b", "block6c"], (104, 3336), (104, 1668)),
@@ -272,7 +273,7 @@ PUBLISHED = {
 
 
 def pipeline_call(made: TrainingProgram) -> Dict[str, Any]:
-    """Return the arguments of the pipeline of a program that is built; it is not run."""
+    """Return the arguments of the pipeline of a program that is built but not run."""
     recorder.only_arguments = True
     made._run = made._tf.function(made._program, autograph=False, jit_compile=True)
     made._execute()
@@ -284,7 +285,7 @@ def pipeline_call(made: TrainingProgram) -> Dict[str, Any]:
 def test_a_published_configuration_becomes_a_pipeline(
     monkeypatch: pytest.MonkeyPatch, tf: Any, model: str
 ) -> None:
-    """On both systems, for which the network is built once, without its weights: it never runs."""
+    """On both systems; the network is built once without its weights, because it never runs."""
     draw_nothing(monkeypatch)
     monkeypatch.setattr(training, "WeightUpdate", lambda *_: None)
 
@@ -357,7 +358,7 @@ def test_a_published_configuration_becomes_a_pipeline(
         assert not recorder.attached
 
 
-def test_two_proportions_a_shard_are_given_to_the_stages() -> None:
+def test_two_proportions_per_shard_apply_to_the_stages() -> None:
     shares = (0.1, 0.2, 0.3, 0.4)
     made = step(options(2, available_memory_proportion=shares, enable_half_partials=True, seed=3))
     made.build()
@@ -375,13 +376,13 @@ def test_two_proportions_a_shard_are_given_to_the_stages() -> None:
     made.close()
 
 
-def test_the_software_model_which_has_no_remote_memory_is_not_told_to_offload(
+def test_the_software_model_without_remote_memory_does_not_offload(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(TF_FLAGS, "--use_ipu_model")
     made = step(options(2), device=IpuDevice("ipu-model", None))
     made.build()
-    # None leaves it to the SDK, which offloads where it can; True fails where it cannot.
+    # None lets the SDK offload if it can; True fails if it cannot.
     assert pipeline_call(made)["offload_weight_update_variables"] is None
     assert_offloaded(made, False)
     made.close()
@@ -409,15 +410,15 @@ def test_options_that_differ_from_the_published_ones() -> None:
     assert accumulation["offload_weight_update_variables"] is False
     assert accumulation["reduction_method"].name == "MEAN"
     assert given("repeat")["n"] == 2 * config.gradient_accumulation_count
-    # Replicas average their gradients, once for each variable each time that the update is
-    # traced, and read batches of their own.
+    # Replicas average their gradients, once per variable each time that the update is traced, and
+    # read separate batches.
     averaged = recorder.names().count("cross_replica_mean")
     assert averaged > 0 == averaged % len(made.classifier.trainable_variables)
     (queue,) = recorder.queues
     assert int(queue._taken.numpy()) == 2 * 2 * 2
 
 
-# --- instances, and how it ends --------------------------------------------------------------
+# --- instances and cleanup -------------------------------------------------------------------
 
 
 def test_replicas_of_other_instances_are_averaged_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -430,7 +431,7 @@ def test_replicas_of_other_instances_are_averaged_too(monkeypatch: pytest.Monkey
     monkeypatch.setattr(program, "pipeline_of", pipeline_of)
     start_instance(monkeypatch, 1, instances=2, replicas=2, ipus=2)
     made = ready(options(2, replicas=2, instances=2, batches_per_step=1))
-    assert parts == [(1, 2)], "its own part of the data"
+    assert parts == [(1, 2)], "each instance reads its share of the data"
     assert recorder.replicas == 1
     assert "cross_replica_mean" in recorder.names()
     assert given("set_ipu_config")["ipus_per_replica"] == 2
@@ -439,7 +440,7 @@ def test_replicas_of_other_instances_are_averaged_too(monkeypatch: pytest.Monkey
     made.close()
 
 
-def test_instances_without_poprun_or_with_another_are_refused(
+def test_instances_without_poprun_or_with_another_number_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = step(options(2, replicas=2, instances=2))
@@ -459,7 +460,7 @@ def test_an_older_sdk_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
     assert recorder.attached == 0
 
 
-def test_a_split_that_does_not_exist_is_one_message_and_leaves_no_ipu() -> None:
+def test_an_unknown_split_is_one_message_and_releases_the_ipus() -> None:
     made = step(options(2, pipeline_splits=("b3",)))
     with pytest.raises(CaseError, match="small: pipeline split 'b3' does not exist"):
         made.build()
@@ -470,7 +471,7 @@ def test_a_split_that_does_not_exist_is_one_message_and_leaves_no_ipu() -> None:
 def test_compile_only_attaches_to_nothing_and_keeps_the_program(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Without IPUs the SDK compiles, runs nothing and gives zeros without an error."""
+    """Without IPUs the SDK compiles, runs nothing and returns zeros without an error."""
     config = options(2, compile_only=True)
     with pytest.raises(ValueError, match="--executable_cache_path=FOLDER"):
         step(config)
@@ -487,13 +488,13 @@ def test_compile_only_attaches_to_nothing_and_keeps_the_program(
     with pytest.raises(CaseError, match="for 2 IPUs .*tile 7 is full"):
         made.compile()
     recorder.run_error = ""
-    assert made.compile() is False  # an earlier executable may have served
+    assert made.compile() is False  # an earlier executable may have been used
     assert "pipeline" in recorder.names()
     assert recorder.now == 0
     assert made.counters() == {"weight_updates": 0}
     made.close()
     assert recorder.names()[-1] == "reset_ipu_configuration"
-    assert "IPUOutfeedQueue.deleter" not in recorder.names()  # nothing was ever put in
+    assert "IPUOutfeedQueue.deleter" not in recorder.names()  # the queue is empty
 
 
 def test_a_damaged_record_is_named(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Validation on IPUs: what it counts, what its configurations become, how it ends.
+"""Validation on IPUs: its counts, its configurations, its cleanup.
 
 The SDK is the stand-in of ``tests/doubles``, over the TensorFlow that is installed.
 """
@@ -44,7 +44,7 @@ def tf(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def options(shards: int = 1, **changes: Any) -> Validation:
-    """Return a configuration of a few batches a call."""
+    """Return a configuration with a few batches per call."""
     config = Validation(
         name="small",
         system="ipu",
@@ -71,11 +71,11 @@ def ready(*args: Any, **kwargs: Any) -> ValidationProgram:
     return made
 
 
-# --- what it counts --------------------------------------------------------------------------
+# --- counts ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("norm", "shards"), [("batch", 1), ("batch", 4), ("group", 2)])
-def test_the_correct_answers_of_each_call_are_counted(
+def test_the_correct_predictions_of_each_call_are_counted(
     monkeypatch: pytest.MonkeyPatch, tf: Any, norm: str, shards: int
 ) -> None:
     use_batches(monkeypatch)
@@ -98,7 +98,7 @@ def test_the_correct_answers_of_each_call_are_counted(
     made.close()
 
 
-def test_images_that_the_host_normalised_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_normalised_by_the_host_are_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     made = TensorFlowIpu(HARDWARE).validation(
         network(), options(), replace(feed(), eight_bit=False, hostside_norm=True)
     )
@@ -107,12 +107,12 @@ def test_images_that_the_host_normalised_are_left_alone(monkeypatch: pytest.Monk
     assert np.abs(step(options())._normalised(images)).max() > 1.5
 
 
-def test_replicas_read_batches_of_their_own() -> None:
+def test_replicas_read_separate_batches() -> None:
     made = ready(options(2, replicas=2, precision="16.32"))
     (queue,) = recorder.queues
     assert int(queue._taken.numpy()) == 2 * made.batches_per_step
     assert "cross_replica_mean" not in recorder.names()
-    # Nothing is trained, so weights have the type of operations.
+    # Nothing is trained, so weights have the type of the operations.
     facts = made.describe()
     assert facts["precision"] == facts["variables"] == "float16"
     assert {v.dtype.name for v in made.classifier.variables} == {"float16"}
@@ -136,10 +136,10 @@ def test_synthetic_data_compiles_for_xla_and_takes_nothing_from_the_host(
         ("float16", 1e-3, 1e-3, 1e-2),
     ],
 )
-def test_a_group_norm_is_given_the_networks_scale_and_offset(
+def test_a_group_norm_gets_the_networks_scale_and_offset(
     tf: Any, dtype: str, given_epsilon: float, epsilon: float, tolerance: float
 ) -> None:
-    """And its epsilon; of float16 the SDK warns of less than 1.53e-5."""
+    """And its epsilon; in float16 the SDK warns about less than 1.53e-5."""
     generator = np.random.RandomState(0)
     images = generator.normal(3, 2, (2, 3, 3, 6)).astype(dtype)
     gamma, beta = generator.normal(size=(2, 6)).astype(dtype)
@@ -158,7 +158,7 @@ def test_a_group_norm_is_given_the_networks_scale_and_offset(
     assert given("group_norm")["epsilon"] == epsilon
 
 
-# --- what the published configurations become ------------------------------------------------
+# --- published configurations ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The words of a command line, and those of them that other processes get."""
+"""Arguments of a command line, and those passed on to other processes."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any, List
 
 import pytest
 
-from ipubench.plugins.command_line.words import (
+from ipubench.plugins.command_line.arguments import (
     BENCHMARK_FLAGS,
     BENCHMARK_OPTIONS,
     benchmark_arguments,
     options_among,
-    typed_words,
+    typed_arguments,
 )
 
 
-def test_words_of_settings_and_of_the_command_line_say_how_pytest_benchmark_measures() -> None:
+def test_settings_and_arguments_configure_pytest_benchmark() -> None:
     added = {"addopts": ["--benchmark-min-rounds", "9"]}
     given = SimpleNamespace(args=("-q", "--benchmark-warmup=on", Path("x")))
     config: Any = SimpleNamespace(invocation_params=given, getini=added.get)
-    assert typed_words(config) == ["-q", "--benchmark-warmup=on", "x"]
+    assert typed_arguments(config) == ["-q", "--benchmark-warmup=on", "x"]
     assert benchmark_arguments(config) == ["--benchmark-min-rounds=9", "--benchmark-warmup=on"]
 
 

@@ -1,15 +1,15 @@
-"""Run pytest with the code of one folder: ``only_from.py FOLDER [--instead-of=HERE] WORDS``.
+"""Runs pytest with the code of one folder: ``guarded_pytest.py FOLDER [--instead-of=HERE] ARGS``.
 
-A program of its own, by its path: it serves revisions of the project that do not have it. An
-installation of the suite, a .pth file or a variable may name another checkout; then the numbers
-would be those of another code than they say. So the folder comes first on ``sys.path``, and where
-a module of the suite came from elsewhere all the same, the process ends with exit code 4 and a
-message: after the collection, and at its end for what a case has imported by itself.
+It is started by its path, because other revisions of the project may not have it. An installation
+of the suite, a .pth file or a variable could lead to another checkout, so that the wrong code would
+be measured. So the folder comes first on ``sys.path``. If a module of the suite still comes from
+elsewhere, the process ends with exit code 4 and a message. It checks this after the collection, and
+at the end.
 
-With ``--instead-of`` the folder is another revision of a project that only uses the suite, and
-``HERE`` is the checkout that it is a revision of, with all projects in it: no module of that may be
-imported, but for the suite and what is installed. Paths into HERE, as ``pip install -e`` and
-PYTHONPATH have them, are replaced by those of the revision.
+With ``--instead-of`` the folder is another revision of a project that only uses the suite. ``HERE``
+is the checkout of this revision: no module may come from there, except for the suite and installed
+packages. Paths into HERE, as from ``pip install -e`` and PYTHONPATH, are replaced by those of the
+other revision.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ import os
 import sys
 from typing import Dict, List, Optional, Tuple
 
-#: Folders of the project, by the names that their modules have with and without the package.
+#: The top-level packages of the suite, with and without ``ipubench``.
 TOP = ("ipubench", "conftest", "fixtures", "models", "plugins")
 BENCHMARKS = "bench_"
 USAGE_ERROR = 4
 INSTEAD_OF = "--instead-of="
-#: How the modules are called that setuptools makes for ``pip install -e``.
+#: The names of setuptools' modules for ``pip install -e`` begin like this.
 EDITABLE = "__editable__"
-#: What helps if a project's own modules come from its checkout all the same.
+#: The advice if a project's modules come from its checkout all the same.
 REMEDY = (
     "name the folder that has it to pytest, as in -o pythonpath=src, or make an environment there "
     'with --against-setup="..."'
 )
-#: Folders of an environment, which may lie within a checkout, as the whole environment may.
+#: Folders of installed packages; an environment may be within a checkout.
 INSTALLED = ("site-packages", "dist-packages")
 
 
@@ -45,8 +45,8 @@ def loaded() -> Dict[str, str]:
     return found
 
 
-def strangers(folder: str, modules: Dict[str, str]) -> List[str]:
-    """Return in words which modules come from outside the folder, links followed."""
+def outside_modules(folder: str, modules: Dict[str, str]) -> List[str]:
+    """Return a line for each module from outside the folder; follow links."""
     inside = _within(folder)
     return [
         f"{name} comes from {file}, outside {folder}"
@@ -55,28 +55,28 @@ def strangers(folder: str, modules: Dict[str, str]) -> List[str]:
     ]
 
 
-def of_checkout(here: str) -> Dict[str, str]:
-    """Return the file of each module from a checkout, but for the suite's and installed ones."""
+def checkout_modules(here: str) -> Dict[str, str]:
+    """Return the file of each module from a checkout, except for the suite and installed ones."""
     inside = _within(here)
     environment = _of_environment(inside)
     found = {}
     for name, module in sorted(sys.modules.items()):
         file = os.path.realpath(getattr(module, "__file__", None) or os.sep)
         installed = set(INSTALLED) & set(file[len(inside) :].split(os.sep))
-        ours = installed or name.split(".")[0] == "ipubench" or file.startswith(environment)
-        if file.startswith(inside) and not ours:
+        allowed = installed or name.split(".")[0] == "ipubench" or file.startswith(environment)
+        if file.startswith(inside) and not allowed:
             found[name] = file
     return found
 
 
 def _of_environment(inside: str) -> Tuple[str, ...]:
-    """Return the folders of this interpreter that lie in a checkout."""
+    """Return the folders of this interpreter that are in a checkout."""
     folders = map(_within, (sys.prefix, sys.base_prefix))
     return tuple(folder for folder in folders if folder.startswith(inside))
 
 
 def _worktree(folder: str) -> str:
-    """Return the worktree that a folder is in, which has a file of git's; else the folder."""
+    """Return the git worktree that contains a folder; else the folder."""
     above = os.path.realpath(folder)
     while not os.path.exists(os.path.join(above, ".git")):
         if above == os.path.dirname(above):
@@ -86,7 +86,7 @@ def _worktree(folder: str) -> str:
 
 
 def _within(folder: str) -> str:
-    """Return what the path of a file in a folder begins with, links followed."""
+    """Return the prefix of the real paths of files in a folder."""
     return os.path.join(os.path.realpath(folder), "")
 
 
@@ -136,40 +136,41 @@ class Redirect:
 
 
 class Guard:
-    """The plugin that looks where modules came from."""
+    """The plugin that ends the session if a module comes from the wrong folder."""
 
     def __init__(self, folder: str, here: str = "") -> None:
         self._folder = _worktree(folder) if here else folder
         self._here = here
 
     def pytest_collection_finish(self) -> None:
-        """Nothing has run yet."""
+        """Check before anything runs."""
         self._check()
 
     def pytest_sessionfinish(self) -> None:
-        """Cases have imported what they need."""
+        """Check what the cases have imported."""
         self._check()
 
     def _check(self) -> None:
         import pytest
 
-        modules = of_checkout(self._here) if self._here else loaded()
-        found = strangers(self._folder, modules)
+        modules = checkout_modules(self._here) if self._here else loaded()
+        found = outside_modules(self._folder, modules)
         if found:
             remedy = f"; {REMEDY}" if self._here else ""
             pytest.exit(f"refused: {found[0]}{remedy}", returncode=USAGE_ERROR)
 
 
-def main(folder: str, words: List[str]) -> int:
+def main(folder: str, arguments: List[str]) -> int:
     """Run pytest; return its exit code."""
-    # In place of the folder of this program, whose modules must not be taken for others.
+    # Replaces the folder of this program: nothing may be imported from there.
     sys.path[0] = folder
     import pytest
 
-    here = words.pop(0)[len(INSTEAD_OF) :] if words[:1] and words[0].startswith(INSTEAD_OF) else ""
+    has_here = arguments[:1] and arguments[0].startswith(INSTEAD_OF)
+    here = arguments.pop(0)[len(INSTEAD_OF) :] if has_here else ""
     if here:
         Redirect(here, folder).imports()
-    return int(pytest.main(words, plugins=[Guard(folder, here)]))
+    return int(pytest.main(arguments, plugins=[Guard(folder, here)]))
 
 
 if __name__ == "__main__":

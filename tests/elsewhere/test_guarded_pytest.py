@@ -1,4 +1,4 @@
-"""Which modules a process with the code of one folder must not have."""
+"""The modules that a process with one folder's code must not import."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any, Dict, List
 
 import pytest
 
-from ipubench.plugins.elsewhere.only_from import (
+from ipubench.plugins.elsewhere.guarded_pytest import (
     USAGE_ERROR,
     Guard,
     Redirect,
+    checkout_modules,
     main,
-    of_checkout,
-    strangers,
+    outside_modules,
 )
 
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A checkout, of which this process has a module of its own and three of an environment."""
+    """A checkout: this process has one of its modules and three of an environment."""
     for name, file in (
         ("own_module", "own_module.py"),
         ("own_library", "env/lib/python3/own_library.py"),
@@ -36,16 +36,16 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("prefix", ["prefix", "base_prefix"])
-def test_an_interpreter_in_the_checkout_is_none_of_its_code(
+def test_an_interpreter_in_the_checkout_is_not_its_code(
     checkout: Path, monkeypatch: pytest.MonkeyPatch, prefix: str
 ) -> None:
-    assert set(of_checkout(str(checkout))) == {"own_module", "own_library", "own_start"}
+    assert set(checkout_modules(str(checkout))) == {"own_module", "own_library", "own_start"}
     monkeypatch.setattr(sys, prefix, str(checkout / "env"))
-    assert set(of_checkout(str(checkout))) == {"own_module"}
+    assert set(checkout_modules(str(checkout))) == {"own_module"}
 
 
 @pytest.mark.parametrize("when", ["pytest_collection_finish", "pytest_sessionfinish"])
-def test_code_of_another_checkout_is_refused_before_anything_runs_and_at_the_end(
+def test_code_of_another_checkout_is_refused_at_the_start_and_at_the_end(
     checkout: Path, when: str
 ) -> None:
     guard = Guard(str(checkout / "there"), str(checkout))
@@ -57,7 +57,7 @@ def test_code_of_another_checkout_is_refused_before_anything_runs_and_at_the_end
 def test_modules_of_a_worktree_within_the_checkout_are_its_own(
     checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All projects of the worktree are; the suite may be in the checkout."""
+    """So are all projects of the worktree; the suite may be in the checkout."""
     tree = checkout / "cache" / "tree"
     (tree / "project").mkdir(parents=True)
     (tree / ".git").touch()
@@ -74,7 +74,7 @@ def test_modules_of_a_worktree_within_the_checkout_are_its_own(
         guard.pytest_collection_finish()
 
 
-def test_a_module_is_of_a_folder_where_its_file_really_is(tmp_path: Path) -> None:
+def test_a_module_belongs_to_the_folder_of_its_real_file(tmp_path: Path) -> None:
     for name in ("real", "real-other"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "own.py").touch()
@@ -83,12 +83,12 @@ def test_a_module_is_of_a_folder_where_its_file_really_is(tmp_path: Path) -> Non
     files = ("real/own.py", "link/own.py", "real-other/own.py", "real/from_elsewhere.py")
     modules = {name: str(tmp_path / name) for name in files}
     for folder in ("real", "link"):
-        found = strangers(str(tmp_path / folder), modules)
+        found = outside_modules(str(tmp_path / folder), modules)
         assert [text.split()[0] for text in found] == list(files[2:])
 
 
 @pytest.mark.parametrize("words", [[], ["-q"], ["--instead-of=/here", "-q"]])
-def test_the_folder_comes_before_that_of_the_program(
+def test_the_folder_precedes_the_program_folder(
     words: List[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: Dict[str, Any] = {}

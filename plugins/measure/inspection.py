@@ -1,7 +1,7 @@
-"""`--profile=DIR`, `--save-graph=DIR`, `--set=compile_only=yes`: look inside a case.
+"""`--profile=DIR`, `--save-graph=DIR`, `--set=compile_only=yes`: inspect a case.
 
-What a case leaves for people lies in a folder of its own, named by its identifier; where selected
-cases have one identifier, below one named by its node id. The meters here record nothing.
+Each case writes its files into a folder named by its identifier. If selected cases share an
+identifier, that folder is in one named by the node id. The meters here record nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ipubench.fixtures.devices import IPU_KINDS
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.poplar.options import reports_in
 from ipubench.fixtures.runtimes.step import Step
-from ipubench.plugins.command_line.words import folder_above
+from ipubench.plugins.command_line.arguments import folder_above
 from ipubench.plugins.measure.base import BatchFacts, StepMeter
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.text import safe_name
@@ -27,18 +27,21 @@ from ipubench.plugins.state import Run, run_of
 
 
 def choose_folders(run: Run, items: Sequence[pytest.Item]) -> None:
-    """Have selected cases of one identifier leave nothing in one folder."""
+    """Choose separate folders for selected cases that share an identifier."""
     found: Dict[str, List[str]] = {}
     for item in items:
         case = case_of(item)
         if case is not None:
             found.setdefault(case.id, []).append(item.nodeid)
-    alike = [nodeid for nodeids in found.values() if len(nodeids) > 1 for nodeid in nodeids]
-    run.selection.folders = {nodeid: safe_name(nodeid) for nodeid in alike}
+    shared = [nodeid for nodeids in found.values() if len(nodeids) > 1 for nodeid in nodeids]
+    run.selection.folders = {nodeid: safe_name(nodeid) for nodeid in shared}
 
 
 def folder_of(option: str, root: str, item: pytest.Item) -> Path:
-    """Return the folder of a case below the one that ``option`` names; CaseError if it fails."""
+    """Make and return the folder of a case below ``root``, the value of ``option``.
+
+    Raises CaseError if it cannot be made.
+    """
     try:
         case = case_of(item)
         assert case is not None
@@ -52,7 +55,7 @@ def folder_of(option: str, root: str, item: pytest.Item) -> Path:
 
 
 def device_reports(device: Device, folder: Path) -> ContextManager[None]:
-    """Return what makes the device itself report into ``folder`` while a case is built and run."""
+    """Have the device write its reports into ``folder`` while a case is built and run."""
     if device.kind in IPU_KINDS:
         return reports_in(folder)
     return contextlib.nullcontext()
@@ -67,7 +70,7 @@ def save_graph(meter: StepMeter, step: Step) -> None:
 
 
 class ProfileMeter(StepMeter):
-    """Leaves a profile of one call, after one that warms up; times and records nothing."""
+    """Profiles one call, after one that warms up; times and records nothing."""
 
     def work_on(self, step: Step, facts: BatchFacts) -> None:
         """Profile the step."""
@@ -97,7 +100,7 @@ class CompileMeter(StepMeter):
     """Builds and compiles the step; neither runs nor records it."""
 
     def work_on(self, step: Step, facts: BatchFacts) -> None:
-        """Build, compile, and say how long that took."""
+        """Build, compile, and add a line with the times to the summary."""
         built = self.build(step)
         save_graph(self, step)
         self.close()

@@ -1,4 +1,4 @@
-"""The words of a command line: what kind of session they make, and those for another process."""
+"""The arguments of a command line: the kind of session, and the arguments for other processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PATH_OPTIONS = (
     "--hosts",
     "--report",
 )
-# Options that decide what a case measures and how; a fresh process of a case gets the same ones.
+# Options that decide what a case measures and how; a fresh process of a case gets them too.
 MEASURING_OPTIONS = (
     "device",
     "device_id",
@@ -44,9 +44,9 @@ MEASURING_OPTIONS = (
     "wait_for_quiet",
     "launcher_args",
 )
-# Options that name a folder into which each case puts something.
-LOOKING_INSIDE = ("--profile", "--save-graph")
-# Options of pytest-benchmark that say how it measures, with a value and without one.
+# Options with a folder into which each case writes files.
+INSPECTION_OPTIONS = ("--profile", "--save-graph")
+# Options of pytest-benchmark that change how it measures: with a value, and without.
 BENCHMARK_OPTIONS = (
     "--benchmark-min-time",
     "--benchmark-max-time",
@@ -61,60 +61,60 @@ BENCHMARK_OPTIONS = (
 )
 BENCHMARK_FLAGS = ("--benchmark-warmup", "--benchmark-disable-gc")
 
-#: How our options begin in their long spelling, which nobody else has.
+#: The prefix of our options in their long spelling, which no other plugin has.
 LONG = "--ipubench-"
 
-#: Our part of xdist's workerinput and workeroutput, and of a report's user_properties.
-PART = "ipubench"
+#: Our key in xdist's workerinput and workeroutput, and in a report's user_properties.
+XDIST_KEY = "ipubench"
 
 
-def typed_words(config: pytest.Config) -> List[str]:
-    """Return the words of the command line."""
+def typed_arguments(config: pytest.Config) -> List[str]:
+    """Return the arguments of the command line."""
     return list(map(str, config.invocation_params.args))
 
 
 def spellings(config: pytest.Config, flag: str) -> List[str]:
-    """Return how an option of ours can be written in this run; the last is what people write."""
+    """Return the spellings of our option in this run; the last is the usual one."""
     long = LONG + flag[2:]
-    return [long] if flag in options_of(config).given_up else [long, flag]
+    return [long] if flag in options_of(config).taken_flags else [long, flag]
 
 
 def all_spellings(config: pytest.Config, flags: Sequence[str]) -> List[str]:
-    """Return how several options of ours can be written."""
+    """Return the spellings of several of our options."""
     return [written for flag in flags for written in spellings(config, flag)]
 
 
 def options_among(
-    words: Sequence[str], options: Sequence[str], flags: Sequence[str] = ()
+    arguments: Sequence[str], options: Sequence[str], flags: Sequence[str] = ()
 ) -> List[List[str]]:
-    """Return the words that give ``options``, each with the word that is its value, or ``flags``.
+    """Return the arguments that are ``options``, each with its value, or ``flags``.
 
-    What is both has a value that may be missing.
+    The value of an option that is also a flag may be missing.
     """
     attached = tuple(name if len(name) == 2 else f"{name}=" for name in options)
     found: List[List[str]] = []
-    for word, following in zip(words, [*words[1:], ""]):
-        is_flag = word in flags
-        if word in options and not (is_flag and following[:1] in ("", "-")):
-            found.append([word, following])
-        elif is_flag or word.startswith(attached):
-            found.append([word])
+    for argument, following in zip(arguments, [*arguments[1:], ""]):
+        is_flag = argument in flags
+        if argument in options and not (is_flag and following[:1] in ("", "-")):
+            found.append([argument, following])
+        elif is_flag or argument.startswith(attached):
+            found.append([argument])
     return found
 
 
 def only_lists(config: pytest.Config) -> bool:
-    """Whether this session lists cases and runs none."""
+    """Return whether this session lists cases and runs none."""
     option = options_of(config)
     return bool(config.option.collectonly or option.describe or option.dry_run)
 
 
 def measures(config: pytest.Config) -> bool:
-    """Whether this session measures: it runs cases, and is no instance that another one directs."""
+    """Return whether this session measures: it runs cases, and no other run commands it."""
     return not only_lists(config) and options_of(config).instance is None
 
 
 def is_worker(config: pytest.Config) -> bool:
-    """Whether this session is a worker of pytest-xdist; its controller has the whole run."""
+    """Return whether this session is a worker of pytest-xdist; its controller has the run."""
     return hasattr(config, "workerinput")
 
 
@@ -124,13 +124,13 @@ def worker_count(config: pytest.Config) -> int:
 
 
 def workers_in_turns(config: pytest.Config) -> int:
-    """Return how many workers of a run measure one case at a time, this one among them."""
-    given = getattr(config, "workerinput", {}).get(PART, {})
+    """Return the number of workers that take turns with this one, including it."""
+    given = getattr(config, "workerinput", {}).get(XDIST_KEY, {})
     return worker_count(config) if given.get("in_turns") else 1
 
 
 def only_tests(config: pytest.Config) -> bool:
-    """Whether the paths of the command line lead to our own tests, which time nothing."""
+    """Return whether the command line names only this project's tests, which time nothing."""
     tests = IMPORT_ROOT / "tests"
     paths = [config.invocation_params.dir / word.split("::")[0] for word in config.args]
     return all(tests in (path, *path.parents) for path in paths)
@@ -139,24 +139,23 @@ def only_tests(config: pytest.Config) -> bool:
 def measuring_arguments(
     config: pytest.Config, known: Sequence[str] = MEASURING_OPTIONS, prefix: str = LONG
 ) -> List[str]:
-    """Return the command-line words that make another process measure as this one does.
+    """Return the arguments that make another process measure as this one does.
 
-    ``known``: the options that it knows, where it runs another revision; ``prefix``: how they begin
-    there.
+    For a process of another revision, ``known`` are its options and ``prefix`` is their prefix.
     """
-    words: List[str] = []
+    arguments: List[str] = []
     for dest in MEASURING_OPTIONS:
         value = getattr(options_of(config), dest) if dest in known else None
         values = value if isinstance(value, list) else [value]
         name = prefix + _flag(dest)[2:]
-        words += [f"{name}={_as_word(dest, item)}" for item in values if item is not None]
-    return words
+        arguments += [f"{name}={_as_text(dest, item)}" for item in values if item is not None]
+    return arguments
 
 
-def looking_inside_arguments(config: pytest.Config, own: str) -> List[str]:
-    """Return the options that have a case leave something; their folders as absolute paths.
+def inspection_arguments(config: pytest.Config, own: str) -> List[str]:
+    """Return the options that make a case write files, with absolute paths.
 
-    ``own`` is as for :func:`folder_above`.
+    ``own``: see :func:`folder_above`.
     """
     option = options_of(config)
     given = {f"{LONG}profile": option.profile, f"{LONG}save-graph": option.save_graph}
@@ -164,64 +163,65 @@ def looking_inside_arguments(config: pytest.Config, own: str) -> List[str]:
 
 
 def folder_above(config: pytest.Config, root: str, own: str) -> Path:
-    """Return where the folder of a case is that it leaves something in.
+    """Return the folder that contains the folder of a case's files.
 
-    ``root`` is seen from where the run began: its test may have changed the working directory.
+    ``root`` is relative to the run's first folder: a test may have changed the working directory.
+    ``own`` is a subfolder for a case that shares its identifier, else ''.
     """
     return config.invocation_params.dir / user_path(root) / own
 
 
 def unknown_arguments(config: pytest.Config, known: Sequence[str]) -> List[str]:
-    """Return the measuring options that were given and are none of those ``known``."""
+    """Return the given measuring options that are not ``known`` to another revision."""
     unknown = [_flag(dest) for dest in MEASURING_OPTIONS if dest not in known]
     flags = all_spellings(config, unknown)
-    return [word for word in given_arguments(config) if word.split("=", 1)[0] in flags]
+    return [given for given in typed_measuring_arguments(config) if given.split("=", 1)[0] in flags]
 
 
 def arguments_of(
     config: pytest.Config, nodeid: str, named: Mapping[str, Path], root: Optional[Path] = None
 ) -> List[str]:
-    """Return the words by which another pytest runs the case with this node id.
+    """Return the arguments that make another pytest run the case with this node id.
 
-    ``root`` is the project's folder, where it is not this run's. A file outside the project does
-    not lead to the project's conftest.py, which is named as well.
+    ``root`` is the project's folder there, if it differs. For a file outside the project, the
+    arguments include the project's conftest.py, which pytest would not find.
     """
     root = config.rootpath if root is None else root
     name, separator, rest = nodeid.partition("::")
     path = named.get(name)
     if path is not None and config.rootpath not in path.parents:
         return [str(root / "conftest.py"), f"{path}{separator}{rest}"]
-    # Of a path as a whole, `http://` in a parameter's identifier would become `http:/`.
+    # As one Path, `http://` in a parameter's identifier would become `http:/`.
     return [f"{root / name}{separator}{rest}"]
 
 
-def given_arguments(config: pytest.Config) -> List[str]:
-    """Return those words of the command line that decide what a case does, as given."""
-    options = all_spellings(config, [*map(_flag, MEASURING_OPTIONS), *LOOKING_INSIDE])
+def typed_measuring_arguments(config: pytest.Config) -> List[str]:
+    """Return the arguments of the command line that decide what a case does, as given."""
+    options = all_spellings(config, [*map(_flag, MEASURING_OPTIONS), *INSPECTION_OPTIONS])
     flags = spellings(config, "--zero-values")
-    return list(map("=".join, options_among(typed_words(config), options, flags)))
+    return list(map("=".join, options_among(typed_arguments(config), options, flags)))
 
 
-def given_words(config: pytest.Config) -> List[str]:
-    """Return the words of the environment and of the command line, in pytest's order."""
-    return [*shlex.split(os.environ.get("PYTEST_ADDOPTS", "")), *typed_words(config)]
+def passed_arguments(config: pytest.Config) -> List[str]:
+    """Return the arguments of PYTEST_ADDOPTS and of the command line, in pytest's order."""
+    return [*shlex.split(os.environ.get("PYTEST_ADDOPTS", "")), *typed_arguments(config)]
 
 
-def all_words(config: pytest.Config) -> List[str]:
-    """Return the words of the settings, of the environment and of the command line."""
-    return [*config.getini("addopts"), *given_words(config)]
+def all_arguments(config: pytest.Config) -> List[str]:
+    """Return the arguments of settings, PYTEST_ADDOPTS and the command line."""
+    return [*config.getini("addopts"), *passed_arguments(config)]
 
 
 def benchmark_arguments(config: pytest.Config) -> List[str]:
-    """Return the words that tell pytest-benchmark how to measure, wherever they are written."""
-    words = all_words(config)
-    return list(map("=".join, options_among(words, BENCHMARK_OPTIONS, BENCHMARK_FLAGS)))
+    """Return the arguments, from any source, that change how pytest-benchmark measures."""
+    arguments = all_arguments(config)
+    return list(map("=".join, options_among(arguments, BENCHMARK_OPTIONS, BENCHMARK_FLAGS)))
 
 
 def _flag(dest: str) -> str:
-    """Return how an option of MEASURING_OPTIONS is written."""
+    """Return the flag of an option in MEASURING_OPTIONS."""
     return "--set" if dest == "case_options" else "--" + dest.replace("_", "-")
 
 
-def _as_word(dest: str, value: Any) -> str:
+def _as_text(dest: str, value: Any) -> str:
     return f"{value:.6%}" if dest == "target_precision" else str(value)

@@ -1,4 +1,4 @@
-"""Busy programs that run during a measurement: they show how a case bears others."""
+"""Runs busy programs during a measurement, to find how much they slow a case down."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ while True:
 
 @contextlib.contextmanager
 def busy_programs(count: int) -> Iterator[None]:
-    """Run busy programs meanwhile; to a process that this one starts they are others.
+    """Run busy programs meanwhile.
 
-    Each has a session of its own, as other people's programs do: Linux shares CPUs by sessions.
+    Each has a separate session, like the programs of other users: Linux shares CPUs by sessions.
     """
     command = [sys.executable, "-S", "-c", PROGRAM]
     with contextlib.ExitStack() as running:

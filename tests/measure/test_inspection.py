@@ -1,4 +1,4 @@
-"""Runs of the suite in a process: looking inside a case with --profile and --save-graph."""
+"""Runs of the suite in a process with --profile and --save-graph."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ipubench.bench_inference.serving import Serving
 from ipubench.bench_kernels.bench_popart_lstm import PopartLstm
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.options import CaseConfig
-from ipubench.plugins.command_line.words import looking_inside_arguments
-from ipubench.plugins.measure.looking_inside import choose_folders, folder_of
+from ipubench.plugins.command_line.arguments import inspection_arguments
+from ipubench.plugins.measure.inspection import choose_folders, folder_of
 from ipubench.plugins.run.results import Recording
 from ipubench.plugins.selection.expand import parametrize_cases
 from ipubench.plugins.selection.selected import Selection
@@ -35,7 +35,7 @@ def test_a_profile_replaces_the_timing(project: Project) -> None:
     assert "Warning" not in outcome.text
 
 
-def test_cases_of_one_identifier_leave_nothing_in_one_folder(
+def test_cases_with_one_identifier_write_to_separate_folders(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = "reports"
@@ -58,10 +58,10 @@ def test_cases_of_one_identifier_leave_nothing_in_one_folder(
     choose_folders(run, items)
     folders = [folder_of("--profile", root, item) for item in items]
     assert len({*folders}) == 3 and folders[2] == tmp_path / root / "x"
-    # Another process that measures one of them leaves it in the same folder.
+    # Another process that measures one of them uses the same folder.
     for item, folder in zip(items, folders):
         own = run.selection.folders.get(item.nodeid, "")
-        assert looking_inside_arguments(config, own) == [f"--profile={folder.parent}"]
+        assert inspection_arguments(config, own) == [f"--profile={folder.parent}"]
     choose_folders(run, items[:1])
     assert folder_of("--profile", root, items[0]) == tmp_path / root / "net"
 
@@ -85,7 +85,7 @@ def only_case(config: CaseConfig, device: str, profile: Optional[str], **given: 
 
 
 def batches(config: CaseConfig, profile: Optional[str], **given: List[str]) -> int:
-    """Return the batches of a case on an IPU, which its identifier names where they are given."""
+    """Return the batches of an IPU case; its identifier has them if they are set."""
     case = only_case(config, "ipu", profile, **given)
     assert not case.error and ("-bps" in case.id) == bool(given)
     return case.config.batches_per_step
@@ -103,8 +103,10 @@ def batches(config: CaseConfig, profile: Optional[str], **given: List[str]) -> i
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, CaseConfig) else str(value),
 )
-def test_an_ipu_profiles_as_few_batches_as_a_case_can_run(config: CaseConfig, fewest: int) -> None:
-    # Its identifier stays, by which other processes and folders know it.
+def test_an_ipu_profiles_the_fewest_batches_that_a_case_can_run(
+    config: CaseConfig, fewest: int
+) -> None:
+    # Its identifier stays, because other processes and folders use it.
     assert batches(config, "reports") == fewest
     assert batches(config, None) == config.batches_per_step
     if fewest:
@@ -112,20 +114,20 @@ def test_an_ipu_profiles_as_few_batches_as_a_case_can_run(config: CaseConfig, fe
         assert batches(config, "reports", device_iterations=["8"]) == 8
 
 
-def test_a_program_that_reports_is_not_kept_for_runs_that_time() -> None:
+def test_a_profiled_program_is_not_stored_for_timed_runs() -> None:
     config = Classifier(system="ipu", model_cache_path="kept")
     assert "find it in that folder and time it" in only_case(config, "ipu", "reports").error
     assert not only_case(config, "ipu", None).error
     assert not only_case(config, "cpu", "reports").error
 
 
-def test_a_folder_that_cannot_be_made_ends_the_run_before_it_measures(project: Project) -> None:
+def test_a_folder_that_cannot_be_created_ends_the_run_before_it_measures(project: Project) -> None:
     (project.folder / "taken").write_text("a file")
     for words in (["--profile=taken/below"], ["--save-graph=taken"]):
         project.run(*words, "-k", "beta").assert_code(4).line(f"{words[0]}: nothing can be written")
     assert not project.journals()
 
 
-def test_a_runtime_without_a_graph_says_so(project: Project) -> None:
+def test_a_runtime_without_a_graph_is_refused(project: Project) -> None:
     outcome = project.run("--save-graph=graphs", "-k", "beta-synthetic").assert_code(1)
     outcome.line("--save-graph: FakeStep has no graph to save")
