@@ -18,14 +18,14 @@ DERIVED = "derived"
 #: How ``skip`` drops values: the first ones, or, as the original runner, after sorting.
 ORDER, VALUE = "order", "value"
 SKIPS = (ORDER, VALUE)
-WORDS = {
+UNITS = {
     1.0: "s sec secs second seconds",
     1e-3: "ms msec msecs millisecond milliseconds",
     # The micro sign and the Greek letter.
     1e-6: "us usec usecs microsecond microseconds \u00b5s \u00b5sec \u03bcs \u03bcsec",
     1e-9: "ns nsec nsecs nanosecond nanoseconds",
 }
-SECONDS = {word: seconds for seconds, words in WORDS.items() for word in words.split()}
+SECONDS = {word: seconds for seconds, words in UNITS.items() for word in words.split()}
 MILLISECOND = 1e-3
 SHORT = 2  # letters; longer words may be written in capitals
 _LONGEST_FIRST = sorted(SECONDS, key=len, reverse=True)

@@ -1,1 +1,1 @@
-"""What the user may ask for, and the answer to a wrong word."""
+"""Declares the options, and suggests corrections for wrong ones."""

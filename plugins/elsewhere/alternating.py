@@ -69,7 +69,7 @@ class TwoProcesses:
 
     device: str
     progress: Callable[[str], None]
-    sides: Mapping[str, Instances]
+    processes: Mapping[str, Instances]
     #: The time limit of a command.
     most_seconds: float
     #: The share of a round that is timed: setup and teardown of a call are not.
@@ -80,16 +80,16 @@ class TwoProcesses:
 
     def __exit__(self, *_: object) -> None:
         """End both processes."""
-        for side in self.sides.values():
-            side.stop()
+        for process in self.processes.values():
+            process.stop()
 
     def launch(self, here_first: bool) -> None:
         """Start both processes; return when both have connected."""
         self.progress("starting both processes")
         for name in _names(here_first):
-            self.sides[name].launch()
+            self.processes[name].launch()
         for name in _names(here_first):
-            self.sides[name].wait_until_connected()
+            self.processes[name].wait_until_connected()
 
     def prepare(self, here_first: bool) -> None:
         """Prepare the steps of both processes, one after the other.
@@ -151,7 +151,7 @@ class TwoProcesses:
                 raise InstanceError(why, why, name) from None
             self.order(name, "close")
             # Its imports, and whether its test passed, are known at its end.
-            if self.sides[name].close() == guarded_pytest.USAGE_ERROR:
+            if self.processes[name].close() == guarded_pytest.USAGE_ERROR:
                 why = "modules of another checkout were imported"
                 raise InstanceError(why, why, name)
         found = [records[HERE], records[THERE]]
@@ -160,7 +160,7 @@ class TwoProcesses:
 
     def order(self, name: str, order: str, argument: Any = None) -> Any:
         """Send a command to one process; return its reply."""
-        return self.sides[name].command(order, argument, self.most_seconds)[0]
+        return self.processes[name].command(order, argument, self.most_seconds)[0]
 
 
 def _names(here_first: bool) -> Tuple[str, str]:
@@ -180,9 +180,9 @@ def taking_turns(
     Raises FreshError if one fails, UnfitError if the step cannot take turns.
     """
     with scratch.folder("pair") as folder:
-        sides = {HERE: here.directed(HERE, folder), THERE: there.directed(THERE, folder)}
+        pair = {HERE: here.directed(HERE, folder), THERE: there.directed(THERE, folder)}
         try:
-            with TwoProcesses(device, progress, sides, here.most_seconds) as processes:
+            with TwoProcesses(device, progress, pair, here.most_seconds) as processes:
                 with running_on(here.ours.cpus):
                     processes.launch(here_first)
                 processes.prepare(here_first)

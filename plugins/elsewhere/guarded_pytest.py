@@ -8,7 +8,8 @@ at the end.
 
 With ``--instead-of`` the folder is another revision of a project that only uses the suite. ``HERE``
 is the checkout of this revision: no module may come from there, except for the suite and installed
-packages.
+packages. Paths into HERE, as from ``pip install -e`` and PYTHONPATH, are replaced by those of the
+other revision.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ TOP = ("ipubench", "conftest", "fixtures", "models", "plugins")
 BENCHMARKS = "bench_"
 USAGE_ERROR = 4
 INSTEAD_OF = "--instead-of="
-#: The advice if a project's modules come from its checkout, as with ``pip install -e``.
+#: The names of setuptools' modules for ``pip install -e`` begin like this.
+EDITABLE = "__editable__"
+#: The advice if a project's modules come from its checkout all the same.
 REMEDY = (
     "name the folder that has it to pytest, as in -o pythonpath=src, or make an environment there "
     'with --against-setup="..."'
@@ -87,6 +90,51 @@ def _within(folder: str) -> str:
     return os.path.join(os.path.realpath(folder), "")
 
 
+class Redirect:
+    """Replaces paths into a checkout by those of a worktree of another revision."""
+
+    def __init__(self, here: str, folder: str) -> None:
+        self._inside = _within(here)
+        self._tree = _worktree(folder)
+        self._environment = _of_environment(self._inside)
+
+    def path(self, path: str) -> str:
+        """Return the worktree's path for one of the checkout; others as they are.
+
+        An environment in the checkout, and a folder with the suite, stay.
+        """
+        real = os.path.join(os.path.realpath(path), "")
+        kept = (
+            not real.startswith(self._inside)
+            or real.startswith((*self._environment, _within(self._tree)))
+            or set(INSTALLED) & set(real[len(self._inside) :].split(os.sep))
+            or os.path.isdir(os.path.join(path, "ipubench"))
+        )
+        there = os.path.join(self._tree, real[len(self._inside) :])
+        return path if kept else there.rstrip(os.sep)
+
+    def imports(self) -> None:
+        """Redirect the imports of this process, and of each that it starts.
+
+        PYTHONPATH comes before what an editable installation adds to the path.
+        """
+        changed = [self.path(one) for one in sys.path if one != self.path(one)]
+        sys.path[:] = map(self.path, sys.path)
+        for finder in [m for n, m in sys.modules.items() if n.startswith(EDITABLE)]:
+            # Of setuptools: the folder of each package, and the folders of each namespace.
+            packages: Dict[str, str] = getattr(finder, "MAPPING", {})
+            for name, path in packages.items():
+                packages[name] = self.path(path)
+                if packages[name] != path:
+                    changed.append(os.path.dirname(packages[name]))
+            spaces: Dict[str, List[str]] = getattr(finder, "NAMESPACES", {})
+            for name, paths in spaces.items():
+                spaces[name] = list(map(self.path, paths))
+        given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        folders = [*changed, *(self.path(one) for one in given if one)]
+        os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(folders))
+
+
 class Guard:
     """The plugin that ends the session if a module comes from the wrong folder."""
 
@@ -120,6 +168,8 @@ def main(folder: str, arguments: List[str]) -> int:
 
     has_here = arguments[:1] and arguments[0].startswith(INSTEAD_OF)
     here = arguments.pop(0)[len(INSTEAD_OF) :] if has_here else ""
+    if here:
+        Redirect(here, folder).imports()
     return int(pytest.main(arguments, plugins=[Guard(folder, here)]))
 
 

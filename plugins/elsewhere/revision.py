@@ -62,16 +62,16 @@ def check_out(
     ``root`` is the project's folder here. Without a setup the worktree is removed at the end.
     Raises UsageError if that cannot be done.
     """
-    asked = f"--against={given}"
-    where = Path(toplevel(asked, root))
-    commit = find_commit(asked, given[len(PREFIX) :], root)
+    option = f"--against={given}"
+    where = Path(toplevel(option, root))
+    commit = find_commit(option, given[len(PREFIX) :], root)
     part = root.resolve().relative_to(where.resolve())
-    project = _worktree(asked, where, commit, part, setup, at_end)
+    project = _worktree(option, where, commit, part, setup, at_end)
     if has_suite(project):
         return Revision(commit, project)
     if root.resolve() == IMPORT_ROOT:
         raise pytest.UsageError(
-            f"{asked}: commit {commit[:12]} has no ipubench folder, so there is no other suite "
+            f"{option}: commit {commit[:12]} has no ipubench folder, so there is no other suite "
             "to measure; name a revision that has one"
         )
     return Revision(commit, project, where.resolve())
@@ -82,11 +82,11 @@ def is_this_checkout(given: str, root: Path) -> bool:
 
     Changed files and new Python files make a difference. Raises UsageError without that commit.
     """
-    asked = f"--against={given}"
-    toplevel(asked, root)
-    if find_commit(asked, given[len(PREFIX) :], root) != find_commit(asked, "HEAD", root):
+    option = f"--against={given}"
+    toplevel(option, root)
+    if find_commit(option, given[len(PREFIX) :], root) != find_commit(option, "HEAD", root):
         return False
-    status = _git(asked, root, "status", "--porcelain", "-z", "--untracked-files=all")
+    status = _git(option, root, "status", "--porcelain", "-z", "--untracked-files=all")
     changed = filter(None, status.split("\0"))
     return all(name.startswith("??") and not name.endswith(".py") for name in changed)
 
@@ -96,49 +96,49 @@ def has_suite(project: Path) -> bool:
     return (project / "ipubench" / "__init__.py").is_file()
 
 
-def toplevel(asked: str, root: Path) -> str:
+def toplevel(option: str, root: Path) -> str:
     """Return the top folder of the project's repository."""
     try:
-        return _git(asked, root, "rev-parse", "--show-toplevel")
+        return _git(option, root, "rev-parse", "--show-toplevel")
     except pytest.UsageError as error:
         if "not a git repository" not in str(error):
             raise
         raise pytest.UsageError(
-            f"{asked}: {root} is not in a git repository; clone the project with git, or compare "
+            f"{option}: {root} is not in a git repository; clone the project with git, or compare "
             "with another environment: --against=PYTHON"
         ) from None
 
 
-def find_commit(asked: str, name: str, root: Path) -> str:
+def find_commit(option: str, name: str, root: Path) -> str:
     """Return the commit that ``REV`` or ``merge-base:BRANCH`` names in a repository.
 
     This also finds branches that exist only at the remote, as in the checkout of a pull request.
-    ``asked``, here and below: the option as given, for errors.
+    ``option``, here and below: the option as given, for errors.
     """
     if name.startswith(MERGE_BASE):
-        other = _resolve(asked, name[len(MERGE_BASE) :], root)
+        other = _resolve(option, name[len(MERGE_BASE) :], root)
         try:
-            return _git(asked, root, "merge-base", "HEAD", other)
+            return _git(option, root, "merge-base", "HEAD", other)
         except pytest.UsageError:
             raise pytest.UsageError(
-                f"{asked}: HEAD and {other[:12]} have no common commit here; a shallow "
+                f"{option}: HEAD and {other[:12]} have no common commit here; a shallow "
                 "clone needs its history: git fetch --unshallow, in CI fetch-depth: 0"
             ) from None
-    return _resolve(asked, name, root)
+    return _resolve(option, name, root)
 
 
-def _resolve(asked: str, name: str, root: Path) -> str:
+def _resolve(option: str, name: str, root: Path) -> str:
     for branch in (name, f"origin/{name}"):
         with contextlib.suppress(pytest.UsageError):
-            return _git(asked, root, "rev-parse", "--verify", "--quiet", f"{branch}^{{commit}}")
+            return _git(option, root, "rev-parse", "--verify", "--quiet", f"{branch}^{{commit}}")
     raise pytest.UsageError(
-        f"{asked}: {root} has no revision {name!r}; give a branch, a tag, a commit or "
+        f"{option}: {root} has no revision {name!r}; give a branch, a tag, a commit or "
         "merge-base:BRANCH, and fetch it first if this clone is shallow"
     )
 
 
 def _worktree(
-    asked: str,
+    option: str,
     repository: Path,
     commit: str,
     part: Path,
@@ -167,15 +167,15 @@ def _worktree(
                     remove(old)
         # A lock for each worktree: a setup may take an hour.
         with locked(Path(f"{tree}.lock")):
-            if _is_sound(asked, tree, commit):
-                update_submodules(asked, tree)
+            if _is_sound(option, tree, commit):
+                update_submodules(option, tree)
             else:
                 remove(tree)
                 try:
-                    add(asked, repository, tree, commit)
+                    add(option, repository, tree, commit)
                     if not (tree / part).is_dir():
                         raise pytest.UsageError(
-                            f"{asked}: commit {commit[:12]} has no folder {part}, the project's"
+                            f"{option}: commit {commit[:12]} has no folder {part}, the project's"
                         )
                     if setup:
                         _run_setup(setup, tree / part)
@@ -187,33 +187,33 @@ def _worktree(
             if at_end is not None and users is not None:
                 at_end(partial(_leave, tree, users))
     except CaseError as error:
-        raise pytest.UsageError(f"{asked}: {error}") from None
+        raise pytest.UsageError(f"{option}: {error}") from None
     except OSError as error:
         raise pytest.UsageError(
-            f"{asked}: a worktree cannot be made: {error}; set "
+            f"{option}: a worktree cannot be made: {error}; set "
             "IPUBENCH_CACHE_DIR to a directory that can be written"
         ) from None
     return tree / part
 
 
-def add(asked: str, repository: Path, tree: Path, commit: str) -> None:
+def add(option: str, repository: Path, tree: Path, commit: str) -> None:
     """Make a worktree without a branch, with its submodules.
 
     Raises UsageError if git fails; the caller then removes what is left.
     """
     command = ("worktree", "add", "--force", "--detach")
-    _git(asked, repository, *NO_HOOKS, *command, str(tree), commit)
-    update_submodules(asked, tree)
+    _git(option, repository, *NO_HOOKS, *command, str(tree), commit)
+    update_submodules(option, tree)
 
 
-def update_submodules(asked: str, tree: Path) -> None:
+def update_submodules(option: str, tree: Path) -> None:
     """Update the submodules of a worktree to its commit. Raises UsageError if git fails."""
     if not (tree / ".gitmodules").is_file():
         return
     # Not --init: it writes into the configuration, which the user's checkout shares.
     command = ("-c", "submodule.active=.", "submodule", "update", "--recursive")
     try:
-        _git(asked, tree, *NO_HOOKS, *command)
+        _git(option, tree, *NO_HOOKS, *command)
     except pytest.UsageError as error:
         raise pytest.UsageError(
             f"{error}\n"
@@ -258,13 +258,13 @@ def _stamp(tree: Path) -> Path:
     return tree.with_name(f"{tree.name}.used")
 
 
-def _is_sound(asked: str, tree: Path, commit: str) -> bool:
+def _is_sound(option: str, tree: Path, commit: str) -> bool:
     """Return whether a worktree is complete, and its files are unchanged."""
     if not _stamp(tree).exists() or not tree.is_dir():
         return False
     try:
-        head = _git(asked, tree, "rev-parse", "HEAD")
-        return head == commit and not _git(asked, tree, "status", "--porcelain", "-uno")
+        head = _git(option, tree, "rev-parse", "HEAD")
+        return head == commit and not _git(option, tree, "status", "--porcelain", "-uno")
     except pytest.UsageError:
         return False
 
@@ -283,15 +283,15 @@ def _run_setup(setup: str, folder: Path) -> None:
         )
 
 
-def _git(asked: str, folder: Path, *arguments: str) -> str:
+def _git(option: str, folder: Path, *arguments: str) -> str:
     """Return the output of git. Raises UsageError if git is missing or fails."""
     try:
         ended = _run(["git", *arguments], folder, errors=subprocess.PIPE)
     except OSError as error:
-        raise pytest.UsageError(f"{asked} needs git, which cannot be run here: {error}") from None
+        raise pytest.UsageError(f"{option} needs git, which cannot be run here: {error}") from None
     if ended.returncode:
         problem = ended.stderr.decode(errors="replace").strip()
-        raise pytest.UsageError(f"{asked}: git {' '.join(arguments)} in {folder}: {problem}")
+        raise pytest.UsageError(f"{option}: git {' '.join(arguments)} in {folder}: {problem}")
     # Without stderr, which has warnings and GIT_TRACE's output.
     return ended.stdout.decode(errors="replace").strip()
 

@@ -100,8 +100,8 @@ def become_controller(config: pytest.Config) -> None:
         crew = RemoteHosts(config, found)
     else:
         crew = LocalWorkers(config, worker_total(tx))
-    # pytest_xdist_setupnodes replaces these by the hosts: to an ssh= host, pytest-xdist would copy
-    # itself.
+    # pytest_xdist_setupnodes replaces these by the hosts: pytest-xdist would copy its code
+    # to an ssh= host.
     config.option.dist, config.option.tx = "load", [f"popen//worker={name}" for name in crew.names]
     config.pluginmanager.register(Controller(config, crew), "ipubench-controller")
 

@@ -86,7 +86,7 @@ class RemoteHosts:
             "host": {
                 "root": root,
                 "start": start,
-                "words": arguments,
+                "arguments": arguments,
                 "program": inspect.getsource(xdist.remote),
                 "results": results,
                 "baseline": self._baseline,

@@ -27,6 +27,6 @@ if __name__ == "__channelexec__":
     workerinput, *_ = channel.receive()
     given = workerinput["ipubench"]["host"]
     enter(given)
-    channel.receive = lambda: (workerinput, given["words"], {}, sys.path)
+    channel.receive = lambda: (workerinput, given["arguments"], {}, sys.path)
     # The controller's version of pytest-xdist's worker, not the host's.
     exec(given.pop("program"), {"__name__": __name__, "channel": channel})  # noqa: S102

@@ -56,7 +56,7 @@ def describe(items: List[pytest.Item], verbose: bool = False, width: int = 80) -
         if in_full:
             lines += map(_line, found[function].values())
         else:
-            lines += _wrapped(_values(found[function], lambda word: word not in shared), width)
+            lines += _wrapped(_values(found[function], lambda text: text not in shared), width)
     if shared:
         lines += ["", "all of them:", *_wrapped(sorted(shared), width)]
     if not in_full:
@@ -77,10 +77,10 @@ def _found(configs: Iterable[CaseConfig]) -> Found:
     return found
 
 
-def _values(found: Found, wanted: Callable[[str], bool] = lambda word: True) -> List[str]:
+def _values(found: Found, wanted: Callable[[str], bool] = lambda text: True) -> List[str]:
     """Return NAME=VALUE of each option."""
-    words = (f"{name}={_given(configs)}" for name, configs in found.items())
-    return list(filter(wanted, words))
+    texts = (f"{name}={_given(configs)}" for name, configs in found.items())
+    return list(filter(wanted, texts))
 
 
 def _given(found: Sequence[Tuple[CaseConfig, Any]]) -> str:
@@ -92,8 +92,8 @@ def _shared(functions: Sequence[Found]) -> Set[str]:
     return set.intersection(*(set(_values(found)) for found in functions))
 
 
-def _wrapped(words: Sequence[str], width: int) -> List[str]:
-    text = ", ".join(words)
+def _wrapped(options: Sequence[str], width: int) -> List[str]:
+    text = ", ".join(options)
     indent = "  "
     return textwrap.wrap(
         text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False

@@ -26,6 +26,7 @@ from ipubench.plugins.record.text import (
 )
 from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED, UNJUDGED, how_compared
 from ipubench.plugins.report import profiles, published
+from ipubench.plugins.report.mean_change import mean_in_words
 from ipubench.plugins.web.templates import render
 
 # GitHub limits a comment to 65,536 characters, GitLab to a million.
@@ -61,6 +62,7 @@ def markdown(report: Report) -> str:
             "problems": report.problems[:MOST_PROBLEMS],
             "changed": [_changed(row) for row in changed],
             "how": how_compared(any(row.in_turns for row in rows)) if compared else "",
+            "mean": mean_in_words((row.change, row.change_low, row.change_high) for row in rows),
             "profiles": profiles.shown(changed),
             "noisy": own_noise((row.name, row) for row in rows),
             "rows": [_full(row) for row in rows],

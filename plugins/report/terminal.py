@@ -31,6 +31,7 @@ from ipubench.plugins.record.structs import Record
 from ipubench.plugins.record.text import distinct_names, percent, short_number
 from ipubench.plugins.record.verdict import COMPARED, MISSING, PASS, REGRESSED, Verdict
 from ipubench.plugins.report import published
+from ipubench.plugins.report.mean_change import mean_in_words
 from ipubench.plugins.report.profiles import one_line
 from ipubench.plugins.report.table import Row, layout, table_rows
 from ipubench.plugins.run.results import Recording
@@ -281,6 +282,8 @@ def gate_lines(run: Run) -> List[Row]:
     counts = ", ".join(f"{len(names)} {kind}" for kind, names in sorted(by_kind.items()))
     text = f"against {against} ({judged_by(run.policy)}): {counts or 'nothing to compare'}"
     lines = [Row(("",)), Row((text,))]
+    mean = mean_in_words((one.change, one.low, one.high) for one in verdicts.values())
+    lines += [Row((f"  {mean}",))] if mean else []
     for kind in CHANGED:
         found = {nodeid: verdict_text(verdicts[nodeid]) for nodeid in by_kind.get(kind, ())}
         lines += [Row((f"  {kind}: {text}",), kind) for text in _named(found)]

@@ -63,6 +63,8 @@ READERS: Dict[str, str] = {
     "plugins/benchmarks_yml/command.py": "what the user's own command printed",
     "plugins/benchmarks_yml/metrics.py": "what the user's own command printed",
     "plugins/command_line/set_option.py": "our own table",
+    "plugins/count/callgrind.py": "counts that Valgrind wrote for this run",
+    "plugins/count/calls.py": "files of the kernel",
     "plugins/compare/operations.py": "traces that this run wrote",
     "plugins/fleet/facts.py": "a file of the kernel",
     "plugins/elsewhere/place.py": "output of the user's interpreter",

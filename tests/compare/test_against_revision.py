@@ -122,8 +122,8 @@ def test_a_revision_without_alternation_is_measured_in_processes(
     outcome.line("4000 items/s before, 3200 items/s now")
     outcome.line("up to 3 pairs of processes for each of 1 case: ")
     outcome.line(
-        "1 case measured in alternating processes, not in alternating rounds: the other side does "
-        "not know alternating rounds of this version"
+        "1 case measured in alternating processes, not in alternating rounds: the other "
+        "environment has another version of alternating rounds"
     )
     assert all("rounds" not in line for line in repository.journal() if line["type"] == "pair")
 

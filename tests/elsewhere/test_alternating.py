@@ -66,7 +66,14 @@ def test_the_time_of_a_fake_device_is_not_the_machines() -> None:
     ("device", "version", "instances", "marker", "fixture", "why"),
     [
         ("cpu", ALTERNATING, 1, None, "tensorflow", ""),
-        ("cpu", ALTERNATING - 1, 1, None, "tensorflow", "the other side does not know"),
+        (
+            "cpu",
+            ALTERNATING - 1,
+            1,
+            None,
+            "tensorflow",
+            "the other environment has another version",
+        ),
         ("ipu", ALTERNATING, 1, None, "tensorflow", "a device of the kind ipu serves one process"),
         ("cpu", ALTERNATING, 2, None, "tensorflow", "it has several instances"),
         ("cpu", ALTERNATING, 1, "spec", "tensorflow", "it is a command"),

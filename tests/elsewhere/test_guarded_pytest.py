@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +13,7 @@ import pytest
 from ipubench.plugins.elsewhere.guarded_pytest import (
     USAGE_ERROR,
     Guard,
+    Redirect,
     checkout_modules,
     main,
     outside_modules,
@@ -100,3 +102,29 @@ def test_the_folder_precedes_the_program_folder(
     assert main("/there", words) == 5
     assert given == {"words": words, "path": ["/there", "/installed"]}
     assert "--instead-of=/here" not in words
+
+
+def test_paths_into_the_checkout_are_those_of_the_worktree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of PYTHONPATH and of both kinds of ``pip install -e``, for this process and its own."""
+    here, tree = tmp_path / "here", tmp_path / "tree"
+    (tree / "project").mkdir(parents=True)
+    (tree / ".git").touch()
+    (here / "vendor" / "ipubench").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(here)
+    monkeypatch.setattr(sys, "prefix", str(here / "env"))
+    kept = [str(one) for one in (here / "env" / "lib", here / "vendor", tmp_path / "other")]
+    kept.append(str(here / "x" / "site-packages"))
+    monkeypatch.setattr(sys, "path", [*kept, str(tmp_path / "link" / "src")])
+    finder: Any = ModuleType("__editable___own_finder")
+    finder.MAPPING = {"own": str(here / "lib" / "own"), "other": "/other"}
+    finder.NAMESPACES = {"space": [str(here / "space")]}
+    monkeypatch.setitem(sys.modules, finder.__name__, finder)
+    monkeypatch.setenv("PYTHONPATH", f"/first:{here}")
+    Redirect(str(here), str(tree / "project")).imports()
+    assert sys.path == [*kept, str(tree / "src")]
+    assert {"own": str(tree / "lib" / "own"), "other": "/other"} == finder.MAPPING
+    assert {"space": [str(tree / "space")]} == finder.NAMESPACES
+    now = os.environ["PYTHONPATH"].split(os.pathsep)
+    assert now == [str(tree / "src"), str(tree / "lib"), "/first", str(tree)]

@@ -221,7 +221,7 @@ def test_more_workers_than_devices_are_refused(project: Project) -> None:
     outcome = project.run(*three, env={"IPUBENCH_FAKE_COUNT": "2"}).assert_code(4)
     outcome.line("-n 3: each worker needs a device, and this host has 2 of")
     text = project.run("-n", "3", env={"IPUBENCH_FAKE_COUNT": "0"}).text
-    assert "-n auto takes" not in text, text
+    assert "-n auto uses" not in text, text
     words = ("-n", "1", "--device-id=1", "-k", "beta")
     project.run(*words, env={"IPUBENCH_FAKE_COUNT": "2"}).assert_code(0)
     assert devices_used(project) == {1}

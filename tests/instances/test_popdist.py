@@ -130,7 +130,7 @@ def test_poptorch_runs_the_replicas_of_its_instance(
     assert replicas == [{"replication_factor": 2}], "PopDist must set this"
     # With other replicas a call would read other images than are counted.
     job.started, job.replicas, job.instances, job.ipus_per_replica = True, 8, 4, 2
-    wrong = "=8 .* replicas=4, .*=4 .* instances=2, .*=2 .* stages=1"
+    wrong = "=8, but replicas=4, .*=4, but instances=2, .*=2, but stages=1"
     with pytest.raises(CaseError, match=wrong):
         step.build()
     job.started = False

@@ -61,7 +61,7 @@ def test_cases_with_one_identifier_write_to_separate_folders(
     # Another process that measures one of them uses the same folder.
     for item, folder in zip(items, folders):
         own = run.selection.folders.get(item.nodeid, "")
-        assert inspection_arguments(config, own) == [f"--profile={folder.parent}"]
+        assert inspection_arguments(config, own) == [f"--ipubench-profile={folder.parent}"]
     choose_folders(run, items[:1])
     assert folder_of("--profile", root, items[0]) == tmp_path / root / "net"
 

@@ -209,12 +209,14 @@ def test_a_revision_of_a_project_that_only_uses_the_plugin(own: OwnProject) -> N
         "-k",
         "test_work",
     )
-    # PYTHONPATH names the checkout, like an editable installation: its code is not HEAD's.
+    conftest = own.folder / "tests" / "conftest.py"
+    conftest.write_text(f"import sys\n\nsys.path.insert(0, {str(own.work.parent)!r})\n")
+    git(own.folder, "commit", "-q", "-m", "the path of the checkout", "tests/conftest.py")
     outcome = own.run(*words).assert_code(6)
     assert "refused: work comes from" in outcome.text
-    own.environment["PYTHONPATH"] = str(ROOT)
-    (own.folder / "pytest.ini").write_text(INI + "pythonpath = src\n")
-    git(own.folder, "commit", "-q", "-m", "found by pytest", "pytest.ini")
+    # PYTHONPATH names the checkout too, as an editable installation does.
+    conftest.write_text("")
+    git(own.folder, "commit", "-q", "-m", "as it was", "tests/conftest.py")
     outcome = own.run(*words, alone=True)
     said = outcome.line("test_work (calls/s) ")
     assert "regressed" in said or "inconclusive" in said, outcome.text
@@ -252,7 +254,7 @@ def test_options_without_effect_are_refused(own: OwnProject) -> None:
         (
             ["-k", "test_work or pedantic", "--profile=here"],
             1,
-            ["nothing else can be done with it", "profiled and not timed", "1 failed, 1 passed"],
+            ["so it cannot be profiled", "profiled and not timed", "1 failed, 1 passed"],
         ),
     ],
 )

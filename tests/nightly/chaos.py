@@ -108,7 +108,7 @@ class Trial:
     def start(self, *more: str) -> subprocess.Popen[bytes]:
         """Start the run in a new process group, as a shell does."""
         words = [*QUIETLY, *self.kind.words, f"--results-dir={self.project.folder / 'results'}"]
-        with self._output.open("wb") as output:
+        with self._output_file.open("wb") as output:
             return subprocess.Popen(
                 [sys.executable, "-m", "pytest", *words, *more],
                 cwd=str(self.project.folder),
@@ -130,9 +130,9 @@ class Trial:
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             yield "the run did not end"
-        shown = set(MEASURED.findall(self.said))
+        shown = set(MEASURED.findall(self.output))
         if self._has_traceback(fault):
-            yield f"a traceback:\n{self.said[-1500:]}"
+            yield f"a traceback:\n{self.output[-1500:]}"
         yield from self._files(shown)
         yield from self._orphans()
         (self.project.folder / "temporary").mkdir(exist_ok=True)
@@ -143,7 +143,7 @@ class Trial:
             os.killpg(resumed.pid, signal.SIGKILL)
             code = -1
         if code:
-            yield f"the resumed run ended with {code}:\n{self.said[-1500:]}"
+            yield f"the resumed run ended with {code}:\n{self.output[-1500:]}"
         yield from self._orphans()
         left = sorted(path.name for path in self._left())
         if left:
@@ -155,18 +155,20 @@ class Trial:
         Until our code is loaded, Python handles Ctrl-C, and the broken pipe of a worker that was
         starting when its controller was killed.
         """
-        late = fault not in ("Ctrl-C", "SIGKILL") or OURS.search(self.said)
-        shown = "Traceback (most rec" in self.said or re.search("^E   ", self.said, re.MULTILINE)
-        return "INTERNALERROR" in self.said or bool(late and shown)
+        late = fault not in ("Ctrl-C", "SIGKILL") or OURS.search(self.output)
+        shown = "Traceback (most rec" in self.output or re.search(
+            "^E   ", self.output, re.MULTILINE
+        )
+        return "INTERNALERROR" in self.output or bool(late and shown)
 
     @property
-    def _output(self) -> Path:
+    def _output_file(self) -> Path:
         return self.project.folder / "output"
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         """The output of the latest run."""
-        return self._output.read_text(encoding="utf-8", errors="replace")
+        return self._output_file.read_text(encoding="utf-8", errors="replace")
 
     def _files(self, shown: Set[str]) -> Iterator[str]:
         kept = set()
@@ -259,8 +261,8 @@ def main(words: Optional[Sequence[str]] = None) -> int:
             shutil.rmtree(folder, ignore_errors=True)
             trials[kind] += 1
             lost[kind] += bool(found)
-            said = f"{number + 1}. {kind}, {fault} after {after:.2f} s"
-            print(f"{said}: {len(found)} lost", flush=True)
+            summary = f"{number + 1}. {kind}, {fault} after {after:.2f} s"
+            print(f"{summary}: {len(found)} lost", flush=True)
             for loss in found:
                 print(f"  {loss}", flush=True)
     for kind in kinds:
@@ -276,7 +278,7 @@ def _length(kind: str, place: Path) -> float:
     trial = Trial(kind, folder)
     begun = time.monotonic()
     if trial.start().wait():
-        raise RuntimeError(f"{kind}: a whole run fails:\n{trial.said[-3000:]}")
+        raise RuntimeError(f"{kind}: a whole run fails:\n{trial.output[-3000:]}")
     shutil.rmtree(folder, ignore_errors=True)
     return time.monotonic() - begun
 

@@ -45,7 +45,7 @@ OF_THE_METER = {"compile_only"}
 SYNONYMS = {"normalization_location", "host"}
 
 
-class Told:
+class Inputs:
     """Inputs of servers and clients, which are not started."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
@@ -180,7 +180,7 @@ def triton_asked(
     if not config.ipus:
         device.fast_bfloat16 = True  # elsewhere each precision is float32
     runtime = TritonRuntime(device, folder, tuned=False)
-    told = Told(monkeypatch, runtime.scratch)
+    inputs = Inputs(monkeypatch, runtime.scratch)
     torch.manual_seed(0)
     weights: Dict[str, Any] = {}
     try:
@@ -198,7 +198,7 @@ def triton_asked(
     if "inferenceModel" in recorder.names():
         state = recorder.arguments("inferenceModel")["model"].state_dict().items()
         weights = {name: (tuple(v.shape), float(v.double().sum())) for name, v in state}
-    yield scrubbed(calls, weights, told.said, step.describe()["answers_compared"])
+    yield scrubbed(calls, weights, inputs.said, step.describe()["answers_compared"])
 
 
 SMALL: Dict[str, Any] = {
@@ -280,13 +280,13 @@ def serving_asked(
     double.reset()
     device = IpuDevice("ipu", None)
     runtime = ServingRuntime(TensorFlowIpu(device), device, folder, tuned=False)
-    told = Told(monkeypatch, runtime.scratch)
+    inputs = Inputs(monkeypatch, runtime.scratch)
     try:
         feed = config.validation_feed(Data(no_images))()
         yield scrubbed(config.seed, plan(config, "ipu", frozenset({0, 1})))
         step = runtime.inference(config.classifier(), config, feed)
         step.build()
-        yield scrubbed(double.calls, double.configured, told.said)
+        yield scrubbed(double.calls, double.configured, inputs.said)
         step.compile()
         step()
         step.prepare_rounds(print)
@@ -295,7 +295,7 @@ def serving_asked(
         step.close()
     finally:
         runtime.close()
-    yield scrubbed(double.calls, double.configured, told.said, counters)
+    yield scrubbed(double.calls, double.configured, inputs.said, counters)
 
 
 def test_every_option_of_a_network_behind_tensorflow_serving_acts(

@@ -22,6 +22,7 @@ def test_the_summary_begins_with_the_outcome_of_the_run(report: Report) -> None:
     assert re.search(r"\| -9\.\d% \(-1\d\.\d% to -\d\.\d%\) \|", table[2])
     assert text.count("<details>") == text.count("</details>") == 2
     assert "- torch: 2.13.0" in text
+    assert re.search(r"^Geometric mean of \d+ cases: [-+]\d\.\d% \(.*\)$", text, re.MULTILINE)
 
 
 def test_the_summary_of_one_uncompared_case() -> None:
