@@ -17,8 +17,9 @@ from msgspec.structs import replace
 
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine import scratch
-from ipubench.fixtures.runtimes.call import OWN
+from ipubench.fixtures.runtimes.call import OWN, CallStep
 from ipubench.fixtures.runtimes.step import Step
+from ipubench.fixtures.runtimes.surrounded import SurroundedCoroutine
 from ipubench.plugins.count import launch
 from ipubench.plugins.count.calls import (
     WARM_UP_CALLS,
@@ -106,7 +107,16 @@ class CountMeter(CallMeter):
                 raise Uncountable("other processes do its work")
             if step.prefetched_batches:
                 raise Uncountable("its input is loaded in the background")
-            return count_calls(self._counter, run)
+            surrounded = step.surrounded if isinstance(step, CallStep) else None
+            if surrounded is None:
+                return count_calls(self._counter, run)
+            if isinstance(surrounded, SurroundedCoroutine):
+                raise Uncountable("it is a coroutine with a setup or a teardown")
+            each = EachCall(self._counter, self.most_calls)
+            surrounded.call_by(each)
+            for _ in range(self.most_calls):
+                step()
+            return each.counted()
 
         self.phase("rounds", "counting")
         self._note(count)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, List
+from typing import Any, Callable, List
 
 import pytest
 
@@ -71,6 +71,26 @@ def test_a_failed_call_is_torn_down(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError):
         CallStep(fail, teardown=work.teardown)()
     assert work.seen == [("teardown", (), {})]
+
+
+def test_what_calls_the_function_gets_neither_setup_nor_teardown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    work = Work(monkeypatch)
+    step = CallStep(work.function, work.setup, work.teardown)
+    counted: List[float] = []
+
+    def each(call: Callable[[], Any]) -> Any:
+        start = work.now
+        result = call()
+        counted.append(work.now - start)
+        return result
+
+    assert step.surrounded is not None
+    step.surrounded.call_by(each)
+    for _ in range(3):
+        step()
+    assert counted == [1.0] * 3 and step.result == "done"
 
 
 TESTS = """
