@@ -1,4 +1,4 @@
-"""The templates beside this file: whatever is put into a page or a comment is text, and no markup.
+"""The templates of this folder: every value in a page or a comment is text, never markup.
 
 Jinja escapes values for HTML. In Markdown, whose tables and comments may hold HTML too, each
 character that could be markup of either becomes its number.
@@ -21,7 +21,7 @@ WEB = Path(__file__).parent
 
 
 def render(name: str, values: Mapping[str, object]) -> str:
-    """Return a template with its values, each escaped unless a template says otherwise.
+    """Return a template with its values, each escaped unless a template marks it as safe.
 
     Raises jinja2.UndefinedError for a value that the template needs and was not given.
     """
@@ -45,7 +45,7 @@ def escape_markdown(text: str) -> str:
 
 @functools.lru_cache(maxsize=None)
 def _environment(of_markdown: bool) -> Environment:
-    # Imported where a page is written: each run of the suite imports this module.
+    # Imported late: each run of the suite imports this module, and few write a page.
     import jinja2
     from markupsafe import Markup
 
