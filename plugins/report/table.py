@@ -42,7 +42,7 @@ NEEDED = ("case",)
 VERDICT, CHANGE = HEADINGS.index("verdict"), HEADINGS.index("change")
 # A narrow terminal lacks these columns, in this order: the interval and the verdict if a name would
 # otherwise be cut, the others only if less than this would remain of it.
-FOR_ROOM = ("compile s", "peak", "p99", "p50", "before", "±", "engine")
+FOR_ROOM = ("compile s", "peak", "p99", "p50", "before", "±", "engine", "instr")
 NARROWEST_NAME = 24
 SHORTEST_NAME = 12
 # Shown in the column of changes if there is no column of verdicts.

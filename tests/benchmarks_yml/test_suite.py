@@ -19,6 +19,7 @@ from ipubench.plugins.benchmarks_yml.command import needs
 from ipubench.plugins.benchmarks_yml.reader import read_entries
 from ipubench.plugins.benchmarks_yml.results import csv_text
 from ipubench.plugins.record.structs import Spec
+from ipubench.plugins.run.lines import CaseLine, read_lines
 from tests.support.harness import ROOT, Outcome, Project, run_pytest, start_pytest
 from tests.support.stored import a_benchmark, changed, record_of
 
@@ -164,7 +165,8 @@ def test_a_command_is_measured_recorded_and_its_columns_are_shown(specs: Specs) 
     # Without metrics the whole run is measured.
     assert records["plain_gen"]["throughput"]["unit"] == "runs/s"
     assert records["plain_gen"]["rounds"]["count"] == 1
-    benchmarks = [line["benchmark"] for line in specs.project.journal() if "benchmark" in line]
+    lines = read_lines(specs.project.journals()[-1])
+    benchmarks = [line.benchmark for line in lines if isinstance(line, CaseLine)]
     rows: List[Dict[str, str]] = list(csv.DictReader(csv_text(benchmarks).splitlines()))
     assert [row["variant"] for row in rows][:2] == ["net_infer_gen_size_1", "net_infer_gen_size_8"]
     assert float(rows[1]["both"]) == pytest.approx(800) and rows[1]["size"] == "8"
@@ -255,7 +257,8 @@ def test_a_file_outside_the_project_and_its_commands(specs: Specs, tmp_path_fact
     files = (file, "vision/benchmarks.yml")
     chosen = ("-k", "net_infer_gen_size_1", "--processes=2")
     both = specs.run(*files, *chosen, file="conftest.py").assert_code(0)
-    benchmarks = [line["benchmark"] for line in specs.project.journal() if "benchmark" in line]
+    lines = read_lines(specs.project.journals()[-1])
+    benchmarks = [line.benchmark for line in lines if isinstance(line, CaseLine)]
     rates = {
         one["fullname"].split("::")[0]: record_of(one)["throughput_mean"] for one in benchmarks
     }

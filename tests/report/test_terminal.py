@@ -22,7 +22,7 @@ from tests.support.reports import benchmark, verdict
 from tests.support.stored import changed
 
 NAME = "  resnet50-bs16-synthetic"
-FIGURES = ("228.1", "207.3", "onednn", "0.4%", "77.1 ms", "80 ms", "3.4", "78%")
+FIGURES = ("228.1", "207.3", "-", "onednn", "0.4%", "77.1 ms", "80 ms", "3.4", "78%")
 ROW = Row((NAME, *FIGURES, "-", "-1.2%", "-"))
 COMPARED = Row((NAME, *FIGURES, "regressed", "-9.1%", "-10.3% to -7.6%"), "regressed")
 BETA = "bench_fake.py::bench_fake[beta-synthetic]"
@@ -45,8 +45,8 @@ def notes_of(cases: Dict[str, Any]) -> List[str]:
 
 
 WIDTHS = {
-    130: [*HEADINGS],
-    80: [heading for heading in HEADINGS[:7] if heading != "compile s"] + ["change"],
+    130: [heading for heading in HEADINGS if heading != "instr"],
+    80: [heading for heading in HEADINGS[:8] if heading != "instr"] + ["change"],
     60: ["case", "throughput", "engine", "±", "change"],
     40: ["case", "throughput", "change"],
 }
@@ -54,7 +54,7 @@ WIDTHS = {
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_narrow_terminal_has_fewer_columns_and_whole_numbers(width: int) -> None:
-    short = Row(("  a", "-", "1", "-", "0.1%", "1 s", "1 s", "reused", "1%", "-", "new", "-"))
+    short = Row(("  a", "-", "1", "-", "-", "0.1%", "1 s", "1 s", "reused", "1%", "-", "new", "-"))
     lines = lines_of([Row(("bench_cnn_torch (images/s)",)), COMPARED, short], width)
     assert max(map(len, lines)) < width
     assert lines[0].split() == " ".join(WIDTHS[width]).split()
@@ -66,13 +66,26 @@ def test_a_narrow_terminal_has_fewer_columns_and_whole_numbers(width: int) -> No
 
 def test_an_empty_column_is_left_out_and_no_case_makes_no_table() -> None:
     assert layout([], 80) == []
-    (heading, _) = lines_of([Row((*ROW.cells[:8], "-", "-", "-", "-"))], 80)
+    (heading, _) = lines_of([Row((*ROW.cells[:9], "-", "-", "-", "-"))], 80)
     assert not {"peak", "change", "interval"} & set(heading.split())
 
 
 def test_cut_names_and_headings_still_differ() -> None:
     names = [f"  resnet50-{engine}bs16-synthetic" for engine in ("", "openvino-")]
-    figures = ("-", "18.68", "openvino", "12.5%", "857 ms", "1.08 s", "3.5", "17%", "-", "-", "-")
+    figures = (
+        "-",
+        "18.68",
+        "-",
+        "openvino",
+        "12.5%",
+        "857 ms",
+        "1.08 s",
+        "3.5",
+        "17%",
+        "-",
+        "-",
+        "-",
+    )
     lines = lines_of([Row((name, *figures)) for name in names], 80)
     assert lines[1].split()[0] != lines[2].split()[0]
     # The table is wider than a terminal that only fits the throughput.
