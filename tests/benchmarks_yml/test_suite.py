@@ -21,7 +21,7 @@ from ipubench.plugins.benchmarks_yml.results import csv_text
 from ipubench.plugins.record.structs import Spec
 from ipubench.plugins.run.lines import CaseLine, read_lines
 from tests.support.harness import ROOT, Outcome, Project, run_pytest, start_pytest
-from tests.support.stored import a_benchmark, changed, record_of
+from tests.support.stored import a_benchmark, changed
 
 NEEDED = "pytest_benchmark.plugin"
 PROGRAM = """\
@@ -259,9 +259,7 @@ def test_a_file_outside_the_project_and_its_commands(specs: Specs, tmp_path_fact
     both = specs.run(*files, *chosen, file="conftest.py").assert_code(0)
     lines = read_lines(specs.project.journals()[-1])
     benchmarks = [line.benchmark for line in lines if isinstance(line, CaseLine)]
-    rates = {
-        one["fullname"].split("::")[0]: record_of(one)["throughput_mean"] for one in benchmarks
-    }
+    rates = {one.fullname.split("::")[0]: one.record.throughput_mean for one in benchmarks}
     first = Path(os.path.relpath(file, specs.project.folder)).as_posix()
     assert rates == {first: pytest.approx(50), files[1]: pytest.approx(100)}
     both.line(f"{first}: net_infer_gen_size_1: samples/sec 50.00")

@@ -17,7 +17,7 @@ NOBODY, LONG = "~nobody2/x", "x" * 300
     [
         (
             [f"--results-dir={NOBODY}"],
-            "written there: ~nobody2 has no home folder",
+            "cannot write results there: ~nobody2 has no home folder",
         ),
         ([f"--results-dir={LONG}"], "cannot write results there: "),
         ([f"--baseline={NOBODY}", "--gate=5%"], f"the baseline {NOBODY} cannot be found: "),

@@ -128,7 +128,7 @@ def test_all_files_show_the_deciding_processes_with_their_interval() -> None:
     (plain,) = json.loads(EXPORTS["pytest-benchmark"](report.document))["benchmarks"]
     assert record_of(plain)["throughput"] and "processes" not in record_of(plain)
     (_, line) = table_rows([case], report.verdicts)
-    assert (line.cells[2], line.cells[4]) == (cells[1], cells[3])
+    assert (line.cells[2], line.cells[HEADINGS.index("±")]) == (cells[1], cells[3])
     own, compute = case.record.throughput, case.record.compute
     achieved, share = (getattr(compute, key) * now / own.median for key in ("achieved", "share"))
     assert float(row["achieved (FLOP/s)"]) == pytest.approx(achieved)
@@ -184,7 +184,7 @@ def test_pairs_have_no_interval_besides_that_of_their_change(tmp_path: Path) -> 
     (listed,) = json.loads((tmp_path / "github-action-benchmark.json").read_text())
     assert listed["value"] == 80 and "range" not in listed
     (_, line) = table_rows([case], report.verdicts)
-    assert (line.cells[2], line.cells[4]) == ("80.00", "-")
+    assert (line.cells[2], line.cells[HEADINGS.index("±")]) == ("80.00", "-")
 
 
 def test_other_tools_get_no_result_that_may_be_wrong(tmp_path: Path) -> None:
