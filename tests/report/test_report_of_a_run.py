@@ -52,7 +52,13 @@ def test_a_run_writes_a_report_even_if_a_case_fails(project: Project) -> None:
     assert float(rows[0]["throughput (items/s)"]) == median
     empty = [heading for heading, text in rows[0].items() if not text]
     assert empty[: empty.index("before (items/s)")] == [  # the fake device has no value for it
-        *("engine", "device memory peak (bytes)", "work (FLOP/item)", "achieved (FLOP/s)"),
+        *(
+            "engine",
+            "instructions (1/call)",
+            "device memory peak (bytes)",
+            "work (FLOP/item)",
+            "achieved (FLOP/s)",
+        ),
         *("peak (FLOP/s)", "share of peak (1)", "loader alone (items/s)", "model alone (items/s)"),
         *("git", "weights (bytes/item)", "copy peak (bytes/s)"),
     ]

@@ -295,7 +295,7 @@ def test_passes_of_instances_cover_all_images(
     counts: List[int], instances: int, batch: int, by_shard: bool
 ) -> None:
     class Shards(ShardSet):
-        def parts(self, instances: int) -> List[int]:
+        def images_per_instance(self, instances: int) -> List[int]:
             return [sum(counts[first::instances]) for first in range(instances)]
 
     source: Any = PreparedSplit("", "cifar10", "validation", (), tuple(counts))
