@@ -23,6 +23,7 @@ OURS = ("bench_inference", "bench_kernels", "bench_training", "docs", "fixtures"
 WRITTEN_BY_THE_READER = {
     "bench_kernels/bench_attention.py",
     "tests/cases/test_kernel_attention.py",
+    "tests/test_text.py",
 }
 
 

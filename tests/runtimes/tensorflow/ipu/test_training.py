@@ -447,7 +447,7 @@ def test_instances_without_poprun_or_with_another_number_are_refused(
     with pytest.raises(CaseError, match="poprun"):
         made.build()
     start_instance(monkeypatch, 0, instances=2, replicas=4, ipus=1)
-    with pytest.raises(CaseError, match="--num-replicas=4 .*--ipus-per-replica=1"):
+    with pytest.raises(CaseError, match="--num-replicas=4, .*--ipus-per-replica=1"):
         made.build()
     made.close()
     assert "IPUConfig.configure_ipu_system" not in recorder.names()
