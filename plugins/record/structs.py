@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 if sys.version_info >= (3, 9):
-    from typing import Annotated
+    from typing import Annotated  # novm
 else:
     from typing_extensions import Annotated
 
