@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ipubench.plugins.record.structs import Facts
-
 if TYPE_CHECKING:
     from ipubench.fixtures.case.cases import Case
     from ipubench.fixtures.devices.base import Device
     from ipubench.plugins.benchmarks_yml.meter import CommandMeter
+    from ipubench.plugins.record.structs import Facts
 
 
 @pytest.fixture

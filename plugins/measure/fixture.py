@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Iterator
 import pytest
 
 from ipubench.fixtures.command_line import options_of
-from ipubench.plugins.record.structs import Facts
 
 if TYPE_CHECKING:
     from ipubench.fixtures.case.cases import Case
     from ipubench.fixtures.devices.base import Device
     from ipubench.plugins.measure.base import StepMeter
     from ipubench.plugins.measure.peaks import Peaks
+    from ipubench.plugins.record.structs import Facts
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,7 @@ LIST = """\
 import sys
 def pytest_unconfigure():
     names = [name for name in sys.modules if name.startswith("ipubench.")]
+    print("msgspec:", "msgspec" in sys.modules)
     print("ours:", len(names), "session:", "ipubench.plugins.session" in names)
 """
 ORDINARY = "\n".join(f"def test_{n}():\n    pass\n" for n in range(20))
@@ -62,6 +63,7 @@ def test_tests_that_measure_nothing_do_not_import_the_run(own: OwnProject, measu
     if measures:
         (own.folder / "tests" / "test_mine.py").write_text(MEASURES)
     outcome = own.run("--collect-only", "-q", "-s", alone=True).assert_code(0)
+    assert outcome.line("msgspec: ").split()[-1] == str(measures)
     words = outcome.line("ours: ").split()
     assert words[-1] == str(measures)
     assert measures or int(words[1]) <= 30
