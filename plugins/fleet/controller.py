@@ -122,9 +122,9 @@ def _refuse(config: pytest.Config, tx: Sequence[str], on_hosts: bool) -> None:
             f"--dist={dist}: each worker takes one case at a time; leave it out"
         )
     refused = {**REFUSED, **(REFUSED_ON_HOSTS if on_hosts else {})}
-    given = {**vars(option), "benchmark_cprofile": config.option.benchmark_cprofile}
     for name, why in refused.items():
-        if given[name] is not None:
+        given = config.option if name == "benchmark_cprofile" else option
+        if getattr(given, name) is not None:
             flag, several = "--" + name.replace("_", "-"), "hosts" if on_hosts else "workers"
             raise pytest.UsageError(f"{flag} with several {several}: {why}; leave out one of them")
     for name in ("baseline_save", "resume"):
