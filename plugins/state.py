@@ -11,6 +11,7 @@ import pytest
 from ipubench.fixtures.instances.instance import Instance
 from ipubench.plugins.baseline.comparison import Comparison
 from ipubench.plugins.baseline.entries import Place
+from ipubench.plugins.count.counter import Counter
 from ipubench.plugins.count.state import Counting
 from ipubench.plugins.elsewhere.against import Against
 from ipubench.plugins.gate.policy_file import Policy
@@ -48,6 +49,8 @@ class Run(Recording):
     policy: Optional[Policy] = None
     #: What is counted in addition to the times, with --count.
     counting: Optional[Counting] = None
+    #: What counts in a process that does nothing else; its cases share it.
+    counter: Optional[Counter] = None
     #: Cases on machines for which the baseline to be saved already has a usable entry.
     replaceable: Set[Place] = field(default_factory=set)
     sigterm: Optional[Sigterm] = None

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ipubench.fixtures.case.errors import CaseError, counted
 from ipubench.fixtures.command_line import options_of
-from ipubench.fixtures.devices.lease import idle_key
+from ipubench.fixtures.pytest_fixtures import shared_of
 from ipubench.plugins.command_line.arguments import is_worker, measures, only_tests
 from ipubench.plugins.compare.policy import count_threshold_of
 from ipubench.plugins.count import judge, ways
@@ -119,7 +119,8 @@ def count_cases(run: Run, items: Sequence[pytest.Item]) -> None:
             looks = counted(len(suspects), "case looks", "cases look")
             run.progress.line(f"{what} once more: {looks} slower")
             _count(counting, names)
-    run.config.stash[idle_key] = counting.alone and all(map(counting.replaces_times, cases))
+    untimed = counting.alone and all(map(counting.replaces_times, cases))
+    shared_of(run.config).untimed = untimed
 
 
 def _count(counting: Counting, names: Sequence[str]) -> None:

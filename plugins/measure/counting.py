@@ -10,9 +10,8 @@ import hashlib
 import os
 import sys
 from abc import abstractmethod
-from typing import Any, Callable, Tuple
+from typing import Any, Callable
 
-import pytest
 from msgspec.structs import replace
 
 from ipubench.fixtures.command_line import options_of
@@ -29,7 +28,6 @@ from ipubench.plugins.count.calls import (
     count_calls,
     uses_a_gpu,
 )
-from ipubench.plugins.count.counter import Counter
 from ipubench.plugins.count.process import FOLDER_VARIABLE
 from ipubench.plugins.count.ways import make
 from ipubench.plugins.measure.base import (
@@ -47,11 +45,6 @@ from ipubench.plugins.record.record import BY_COUNTS, ITSELF
 from ipubench.plugins.record.statistics import latency, throughput
 from ipubench.plugins.record.structs import Contention, CountedCase, Facts, Memory
 from ipubench.plugins.run.lines import CountLine
-
-#: The counter of a process, which its cases share.
-counter_key = pytest.StashKey[Counter]()
-#: The cases that it has counted.
-counted_key = pytest.StashKey[Tuple[str, ...]]()
 
 
 class CallMeter(StepMeter):
@@ -84,12 +77,12 @@ class CountMeter(CallMeter):
 
     def __init__(self, case_run: CaseRun) -> None:
         super().__init__(case_run)
-        stash, way = self.config.stash, options_of(self.config).counting
-        if counter_key not in stash:
+        run, way = case_run.run, options_of(self.config).counting
+        if run.counter is None:
             folder = os.environ.get(FOLDER_VARIABLE) or str(scratch.make("count"))
             assert way is not None
-            stash[counter_key] = make(way, folder)
-        self._counter = stash[counter_key]
+            run.counter = make(way, folder)
+        self._counter = run.counter
 
     def call(self, step: Step, facts: BatchFacts, built: Built) -> None:
         """Count the calls of a step."""
@@ -152,19 +145,17 @@ class CountMeter(CallMeter):
             )
         except Uncountable as error:
             found = CountedCase(uncountable=str(error))
-        stash = self.config.stash
-        before = stash.get(counted_key, ())
-        stash[counted_key] = (*before, self.case_run.fullname)
+        run = self.case_run.run
         how = {
             **self._counter.describe(),
-            "after": hashlib.sha256("\n".join(before).encode()).hexdigest()[:12],
+            "after": hashlib.sha256("\n".join(run.results.counts).encode()).hexdigest()[:12],
             "addresses": os.environ.get(launch.VARIABLE, launch.RANDOM),
             "hash_seed": os.environ.get("PYTHONHASHSEED"),
             "threads": self.device.threads,
             "gc": "off" if without_gc else "on, what lived before is left out",
             "python": sys.version.split()[0],
         }
-        self.case_run.run.add(CountLine(self.case_run.fullname, replace(found, how=how)))
+        run.add(CountLine(self.case_run.fullname, replace(found, how=how)))
 
 
 class OnceMeter(CallMeter):
