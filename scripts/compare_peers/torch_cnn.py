@@ -108,8 +108,9 @@ class TorchCnn(Family):
         found["OpenVINO, LATENCY"] = partial(self._openvino, plain, config)
         found["ONNX Runtime, f32"] = partial(self._onnxruntime, plain, config)
         if self.conditions.own:
+            ours = default_engine(self.conditions.device.kind, config.norm_type == "group")
             for engine in ENGINES:
-                if engine != default_engine(self.conditions.device.kind):
+                if engine != ours:
                     found[f"ours, engine={engine}"] = partial(self._ours, config, engine)
         return found
 

@@ -6,6 +6,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import weakref
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.machine.packages import version_of
 from ipubench.fixtures.runtimes import model_cache
 from ipubench.fixtures.runtimes.model_cache import ModelCache
+from ipubench.fixtures.runtimes.torch.turns import seconds_in_turns
 from ipubench.models.published import STAGES as published
 from tests.support.harness import ROOT
 from tests.support.threads import torch_on_one_thread
@@ -174,16 +176,16 @@ def test_what_is_measured_is_the_network(
 
 
 @pytest.mark.numeric
-@pytest.mark.parametrize("engine", ["compile", "openvino"])
+@pytest.mark.parametrize("engine", ["compile", "best", "openvino"])
 def test_other_engines_take_every_kind_of_layer(
     engine: str, paths: List[str], torch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needs_openvino(engine)
-    if engine == "compile":
+    if engine != "openvino":
         from torch._inductor import config
 
-        # It would compile six programs that test the compiler's and the CPU's instructions, and a
-        # header that saves time only from the second kernel on.
+        # torch.compile would compile six programs that test the compiler's and the CPU's
+        # instructions, and a header that saves time only from the second kernel on.
         monkeypatch.setattr(config.cpp, "vec_isa_ok", True)
         monkeypatch.setattr(config, "cpp_cache_precompile_headers", False)
     network = of_every_kind(torch)
@@ -364,16 +366,78 @@ def test_a_gpu_gives_the_logits_of_float32(engine: str, from_host: bool, torch: 
 
 
 @pytest.mark.parametrize(
-    ("device", "python", "engine"),
-    [("cpu", (3, 13), "onednn"), ("cpu", (3, 14), "compile"), ("cuda", (3, 11), "compile")],
+    ("device", "python", "group_norms", "compiler", "engine"),
+    [
+        ("cpu", (3, 13), False, True, "onednn"),
+        ("cpu", (3, 13), True, True, "compile"),
+        ("cpu", (3, 13), True, False, "onednn"),
+        ("cpu", (3, 14), False, True, "compile"),
+        ("cuda", (3, 11), False, True, "compile"),
+    ],
 )
 def test_auto_is_pytorchs_fastest_engine(
-    device: str, python: Tuple[int, int], engine: str, monkeypatch: pytest.MonkeyPatch
+    device: str,
+    python: Tuple[int, int],
+    group_norms: bool,
+    compiler: bool,
+    engine: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from ipubench.fixtures.runtimes.torch import engines
 
     monkeypatch.setattr(engines, "sys", SimpleNamespace(version_info=python))
-    assert engines.default_engine(device) == engine
+    monkeypatch.setenv("CXX", sys.executable if compiler else "no-such-compiler")
+    assert engines.default_engine(device, group_norms) == engine
+
+
+@pytest.mark.parametrize("strided", [False, True])
+def test_group_norms_of_both_kinds_are_found(strided: bool, torch: Any) -> None:
+    from ipubench.fixtures.runtimes.torch.engines import has_group_norms
+    from ipubench.models.torch.architectures import Norm
+    from ipubench.models.torch.norms import apply_norm
+
+    network = small_resnet(torch)
+    assert not has_group_norms(network)
+    apply_norm(network, Norm("group", groups=8, strided=strided))
+    assert has_group_norms(network)
+
+
+class Engines:
+    """Stand-ins for engines: a call moves the clock by the engine's seconds, each seventh more."""
+
+    def __init__(self, seconds: Dict[str, float]) -> None:
+        self.seconds = seconds
+        self.now, self.calls = 0.0, 0
+        self.made: Dict[str, Any] = {}
+
+    def compile(self, name: str, job: Any) -> Any:
+        def run(images: Any) -> Any:
+            self.calls += 1
+            self.now += self.seconds[name] * (20 if self.calls % 7 == 0 else 1)
+            return name
+
+        self.made[name] = weakref.ref(run)
+        return run
+
+
+@pytest.mark.parametrize("slow", ["onednn", "compile"])
+@pytest.mark.parametrize(("batch", "most_calls"), [(1e-4, 20000), (0.1, 80), (30.0, 20)])
+def test_best_keeps_the_faster_engine_and_both_times(
+    slow: str, batch: float, most_calls: int, torch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ipubench.fixtures.runtimes.torch import engines
+
+    doubles = Engines({"onednn": batch, "compile": batch, slow: 1.1 * batch})
+    for name in doubles.seconds:
+        monkeypatch.setitem(engines._COMPILERS, (name, "cpu"), partial(doubles.compile, name))
+    timed = partial(seconds_in_turns, clock=lambda: doubles.now)
+    monkeypatch.setattr(engines, "seconds_in_turns", timed)
+    built = build(tiny(torch), torch.zeros((1, 3, 32, 32)), "best", "float32", torch)
+    assert built.run(None) == built.name != slow
+    assert doubles.made[slow]() is None  # freed
+    found = built.candidates
+    assert found[slow] / found[built.name] == pytest.approx(1.1, rel=0.02)
+    assert doubles.calls < most_calls
 
 
 def test_an_engine_of_another_device_is_refused(torch: Any) -> None:

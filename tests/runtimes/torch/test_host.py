@@ -89,6 +89,18 @@ def test_a_cached_network_belongs_to_the_numbers_it_is_built_from(
     assert network._cache("onednn").name != before
 
 
+def test_the_record_has_the_engine_that_best_kept_and_the_times_of_both(host: Any) -> None:
+    from ipubench.fixtures.runtimes.torch.engines import Engine
+
+    step = host.inference(SMALL.network(), SMALL, feed(SMALL))
+    assert step.counters() == {}
+    times = {"onednn": 0.2, "compile": 0.1}
+    step.network.engine = Engine("compile", lambda images: images, candidates=times)
+    # describe() has no times: records whose settings differ are incomparable.
+    assert step.describe()["engine"] == "compile"
+    assert step.counters() == {"engine_candidates": times}
+
+
 def test_cases_that_differ_in_data_share_one_compiled_network(host: Any) -> None:
     calls: List[int] = []
 
