@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import subprocess
 import sys
@@ -241,6 +242,27 @@ def test_a_failure_of_torch_compile_is_one_message(
     raw = torch.zeros((1, 3, 32, 32), dtype=torch.uint8)
     with pytest.raises(CaseError, match=r"(?s)engine=eager.*RuntimeError: no C\+\+ compiler$"):
         build(tiny(torch), raw, "compile", "float32", torch)
+
+
+def test_a_compiled_network_goes_when_its_engine_does(
+    torch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: List[Any] = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        def compiled(*given: Any) -> Any:
+            return graph(*given)
+
+        made.append(weakref.ref(compiled))
+        return compiled
+
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
+    raw = torch.zeros((1, 3, 32, 32))
+    built = build(tiny(torch), raw, "compile", "float32", torch)
+    assert made[0]() is not None
+    del built
+    gc.collect()
+    assert made[0]() is None
 
 
 @pytest.mark.parametrize("engine", ["eager", "onednn", "openvino"])
