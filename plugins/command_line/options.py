@@ -213,6 +213,12 @@ def _add_measuring(group: Section) -> None:
         "2min",
     )
     group.addoption(
+        "--energy",
+        action="store_true",
+        help="also record the energy of each case's rounds and of an item, on a CPU by RAPL and on "
+        "a GPU by NVML; without a counter the run ends at its first case",
+    )
+    group.addoption(
         "--allocator",
         default="tuned",
         choices=("tuned", "system"),
@@ -301,7 +307,8 @@ def _add_comparisons(group: Section) -> None:
         type=gate_limits,
         metavar="PERCENT",
         help="fail a case that is certainly slower than its baseline by more than this, such as "
-        "2%%; instructions:1%% judges instructions and times nothing, 2%%,instructions:1%% both",
+        "2%%; instructions:1%% judges instructions and times nothing, 2%%,instructions:1%% both; "
+        "2%%,energy:5%% also judges the energy of an item",
     )
     group.addoption(
         "--gate-cap",

@@ -106,6 +106,8 @@ def _notes(run: Recording) -> List[str]:
     lines += _diverged(records) + _imprecise(records, rounds) + _disturbed(records)
     lines += _shortened(records) + _replaced(records)
     lines += _once(records) + _single_calls(records)
+    if options_of(run.config).energy:
+        lines += _without_energy(records)
     if run.results.resumed:
         cases = counted(len(run.results.resumed), "case was", "cases were")
         lines.append(f"{cases} measured before this run was resumed")
@@ -120,6 +122,16 @@ def _once(records: List[Record]) -> List[str]:
         if record.effective.get("measured_by") == ITSELF and record.rounds.count == 1
     ]
     return [f"{_which(found)}: measured once, so nothing shows how noisy that is"] if found else []
+
+
+def _without_energy(records: List[Record]) -> List[str]:
+    """Return a note for each reason why cases have no energy."""
+    found: Dict[str, List[Record]] = {}
+    for record in records:
+        why = record.energy.unknown if record.energy else "its rounds are not timed by this suite"
+        if why:
+            found.setdefault(why, []).append(record)
+    return [f"{_which(some)}: no energy: {why}" for why, some in found.items()]
 
 
 def _single_calls(records: List[Record]) -> List[str]:
