@@ -105,7 +105,7 @@ def details(benchmark: Benchmark) -> Iterator[str]:
         ("versions", _pairs(record.versions)),
         ("throughput", f"{short_number(rate.median)} {rate.unit}{interval}"),
         ("latency", ", ".join(f"{name} {short_number(ms)} ms" for name, ms in times)),
-        ("energy", _energy(record.energy)),
+        *([("energy", _energy(record.energy))] if record.energy else []),
         (
             "compilation",
             f"{record.compile_seconds:.1f} s ({record.compile})"
@@ -144,9 +144,7 @@ def details(benchmark: Benchmark) -> Iterator[str]:
     yield from table(rows, terminal_width())
 
 
-def _energy(energy: Optional[Energy]) -> str:
-    if energy is None:
-        return "-"
+def _energy(energy: Energy) -> str:
     return energy.unknown or f"{energy_text(energy.per_item)} an item ({energy.source})"
 
 

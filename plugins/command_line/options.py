@@ -215,8 +215,7 @@ def _add_measuring(group: Section) -> None:
     group.addoption(
         "--energy",
         action="store_true",
-        help="also record the energy of each case's rounds and of an item, on a CPU by RAPL and on "
-        "a GPU by NVML; without a counter the run ends at its first case",
+        help="also measure the energy of an item: on a CPU with RAPL, on a GPU with NVML",
     )
     group.addoption(
         "--allocator",
