@@ -105,9 +105,7 @@ def _notes(run: Recording) -> List[str]:
     lines += _fewer_instances(records) + _input_limits(records) + _saved_seconds(records)
     lines += _diverged(records) + _imprecise(records, rounds) + _disturbed(records)
     lines += _shortened(records) + _replaced(records)
-    lines += _once(records) + _single_calls(records)
-    if options_of(run.config).energy:
-        lines += _without_energy(records)
+    lines += _once(records) + _single_calls(records) + _without_energy(records)
     if run.results.resumed:
         cases = counted(len(run.results.resumed), "case was", "cases were")
         lines.append(f"{cases} measured before this run was resumed")
@@ -128,9 +126,8 @@ def _without_energy(records: List[Record]) -> List[str]:
     """Return a note for each reason why cases have no energy."""
     found: Dict[str, List[Record]] = {}
     for record in records:
-        why = record.energy.unknown if record.energy else "its rounds are not timed by this suite"
-        if why:
-            found.setdefault(why, []).append(record)
+        if record.energy is not None and record.energy.unknown:
+            found.setdefault(record.energy.unknown, []).append(record)
     return [f"{_which(some)}: no energy: {why}" for why, some in found.items()]
 
 

@@ -111,6 +111,14 @@ def test_the_record_the_table_and_the_exports_have_the_energy_of_an_item(project
     assert float(rows["alpha-bs8-synthetic"]["energy (J/item)"]) == energy["per_item"]
 
 
+def test_a_case_that_pytest_benchmark_measures_has_no_energy(project: Project) -> None:
+    test = "def test_a(benchmark):\n    benchmark.pedantic(lambda: None, rounds=3)\n"
+    (project.folder / "test_own.py").write_text(test, encoding="utf-8")
+    outcome = project.run("test_own.py", "-k", "test_a", "--energy", env=WATTS).assert_code(0)
+    assert "test_a: no energy" in outcome.text
+    assert project.records()["test_a"]["energy"]["unknown"]
+
+
 def test_the_gate_finds_more_energy_at_equal_speed(project: Project) -> None:
     words = ("-k", "beta-synthetic", "--budget=0.1")
     saved = project.run(*words, "--energy", "--baseline-save=main", "--processes=2", env=WATTS)
