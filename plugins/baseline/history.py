@@ -172,7 +172,7 @@ def import_files(args: Namespace) -> int:
     for given in map(user_path, args.files):
         paths += sorted(given.rglob("*.json")) if given.is_dir() else [given]
     if not paths:
-        raise BaselineError(f"{', '.join(args.files)}: there is no file *.json")
+        raise BaselineError(f"{', '.join(args.files)}: found no file *.json")
     root = user_path(args.folder) if args.folder else suite_root() / FOLDER
     for path, document in [(path, store.load_document(path)) for path in paths]:
         for ours in by_machine(document.benchmarks).values():

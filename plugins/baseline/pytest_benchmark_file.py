@@ -151,7 +151,7 @@ def _throughput(stats: Statistics) -> Throughput:
 
 
 def _device(machine: Facts) -> Device:
-    """Return the machine's CPU, with a fingerprint that marks where it comes from."""
+    """Return the machine's CPU, with a fingerprint that names pytest-benchmark."""
     cpu = facts_in(machine.get("cpu"))
     names = (text_of(cpu, "brand_raw"), text_of(machine, "processor"), text_of(machine, "machine"))
     name = next(filter(None, names), "unknown CPU")
