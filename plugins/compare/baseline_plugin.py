@@ -82,6 +82,26 @@ def read_baseline(run: Run) -> None:
         raise pytest.UsageError(str(error)) from error
 
 
+def match_root_folder(run: Run) -> None:
+    """Give the cases of a file of pytest-benchmark the node ids that they have in this run.
+
+    It may have been saved with another root folder: test_a.py::test_x for tests/test_a.py::test_x.
+    """
+    if run.baseline is None:
+        return
+    known = run.selection.nodeids | run.selection.tests
+    files = {nodeid.split("::")[0] for nodeid in known}
+    path, entries = run.baseline.path, run.baseline.entries
+    imported = {one.fullname.split("::")[0] for one in entries if is_imported(one.record)}
+    names = {}
+    for old in imported - files:
+        found = [new for new in files if new.endswith(f"/{old}") or old.endswith(f"/{new}")]
+        if len(found) == 1:
+            names[old] = found[0]
+    if names:
+        run.baseline = Comparison(path, renamed(entries, names))
+
+
 def restore_case(run: Run, item: pytest.Item) -> None:
     """Make a case of a plain test if it measured something when the baseline was saved."""
     comparison = run.baseline
