@@ -103,7 +103,7 @@ def _other_than_imported(now: Record, before: Record) -> List[str]:
         found.append(f"another machine ({', now '.join(names)})")
     ours = not (now.effective.get("measured_by") and before.effective.get("measured_by"))
     if ours and max(now.throughput.median, before.throughput.median) > 1 / SHORTEST_CALL:
-        found.append("calls shorter than 1 µs, of which pytest-benchmark's loop is a larger part")
+        found.append("calls shorter than 1 µs: pytest-benchmark's loop adds too much to them")
     return found
 
 
