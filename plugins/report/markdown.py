@@ -19,6 +19,7 @@ from ipubench.plugins.record.record import compile_text
 from ipubench.plugins.record.structs import Facts
 from ipubench.plugins.record.text import (
     cut_middle,
+    energy_text,
     minute_of,
     rate_text,
     share_text,
@@ -56,6 +57,7 @@ def markdown(report: Report) -> str:
     rows = named(report.rows())
     changed = by_change([row for row in rows if row.kind in CHANGED])
     compared = any(row.change is not None for row in rows)
+    energy = any(row.energy is not None for row in rows)
     return _fitting(
         {
             "mark": _mark(report, rows),
@@ -68,7 +70,8 @@ def markdown(report: Report) -> str:
             "group_headings": GROUP_HEADINGS,
             "profiles": profiles.shown(changed),
             "noisy": own_noise((row.name, row) for row in rows),
-            "rows": [_full(row) for row in rows],
+            "rows": [_full(row, energy) for row in rows],
+            "energy": ["J/item"] if energy else [],
             "all": "The case" if len(rows) == 1 else f"All {len(rows)} cases",
             "started": "" if report.started is None else minute_of(report.started),
             "command": cut_middle(report.command, MOST_COMMAND),
@@ -117,13 +120,14 @@ def _changed(row: CaseRow) -> Dict[str, str]:
     }
 
 
-def _full(row: CaseRow) -> Facts:
+def _full(row: CaseRow, energy: bool) -> Facts:
     cells = (
         _rate(row.throughput, row.unit),
         row.engine,
         share_text(row.spread),
         _time(row.p50_ms),
         _time(row.p99_ms),
+        *([energy_text(row.energy)] if energy else []),
         compile_text(row.compile, row.compile_seconds),
         share_text(row.share, 0),
         change_of(row),
