@@ -127,6 +127,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Check what the selected cases need, and divide the time among them."""
     config, items, run = session.config, session.items, run_of(session.config)
     run.flags = apart.flags_of_most(items)
+    baseline_plugin.match_root_folder(run)
     policy.check_markers(run.policy, items)
     journal.note_selection(run, items)
     datasets.find_data(config, items)
