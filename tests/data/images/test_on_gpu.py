@@ -198,7 +198,7 @@ def test_a_case_on_a_gpu_uses_the_decoder_if_there_is_one(
     seen: List[torch.Tensor] = []
 
     class Network:
-        engine = SimpleNamespace(name="compile", uploads=True)
+        engine = SimpleNamespace(name="compile", uploads=True, candidates={})
         dtype = torch.float16
 
         def build(self) -> None:
