@@ -59,7 +59,8 @@ def test_an_estimate_is_the_median_of_the_rounds_with_its_interval() -> None:
 def test_rounds_are_shown_between_two_and_never_before_the_first() -> None:
     shown: List[int] = []
     show: Any = lambda seconds: shown.append(len(seconds))  # noqa: E731
-    rounds, seconds = Rounds(Limits(steps=3), FakeDevice(0).clock, None, show=show), []
+    rounds = Rounds(Limits(steps=3), FakeDevice(0).clock, None, show=show)
+    seconds: List[float] = []
     with pytest.raises(EnoughRounds):
         while True:
             rounds.before_round(seconds)
