@@ -14,6 +14,7 @@ from ipubench.plugins.baseline.rows import CHANGED, change_text, own_noise, reas
 from ipubench.plugins.baseline.store import path_text
 from ipubench.plugins.command_line.arguments import all_arguments
 from ipubench.plugins.compare.baseline_plugin import missing_cases
+from ipubench.plugins.gate.passed import why_passed
 from ipubench.plugins.gate.policy_file import Policy
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.record import (
@@ -291,6 +292,10 @@ def gate_lines(run: Run) -> List[Row]:
     for nodeid in by_kind.get(REGRESSED, ()):
         if nodeid in profiles:
             lines.append(Row((f"  {names[nodeid]}: {one_line(profiles[nodeid])}",)))
+    reasons: Dict[str, List[str]] = {}
+    for nodeid in by_kind.get(PASS, ()):
+        reasons.setdefault(why_passed(verdicts[nodeid]), []).append(names.get(nodeid, nodeid))
+    lines += [Row((f"  {PASS}, {why}: {some_of(found)}",)) for why, found in reasons.items() if why]
     passed = [verdicts[nodeid].extra_info for nodeid in by_kind.get(PASS, ())]
     if any(passed):
         texts = some_of(list(dict.fromkeys(text for one in passed for text in one)))
