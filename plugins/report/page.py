@@ -115,8 +115,13 @@ def page(report: Report) -> str:
 
 
 def _columns(rows: Sequence[CaseRow]) -> List[Tuple[str, str, bool]]:
-    """Return the columns that are not empty in all rows."""
-    judged = any(row.kind != MEASURED or row.reasons for row in rows)
+    """Return the columns that are not empty in all rows, and verdicts that differ.
+
+    The counts above the table have a verdict that all rows share.
+    """
+    kinds = {row.kind for row in rows}
+    judged = len(kinds) > 1 or any(row.reasons for row in rows)
+    judged = judged or (len(rows) == 1 and kinds != {MEASURED})
     filled = {key for row in rows for key, (text, _) in _cells(row).items() if text}
     return [
         ("now" if key == "throughput" and "before" in filled else heading, key, number)

@@ -34,7 +34,7 @@ from ipubench.plugins.record.verdict import COMPARED, MISSING, PASS, REGRESSED, 
 from ipubench.plugins.report import published
 from ipubench.plugins.report.mean_change import mean_in_words
 from ipubench.plugins.report.profiles import one_line
-from ipubench.plugins.report.table import Row, layout, table_rows
+from ipubench.plugins.report.table import Row, layout, shared_by, table_rows
 from ipubench.plugins.run.results import Recording
 from ipubench.plugins.run.time_spent import time_summary
 from ipubench.plugins.state import Run
@@ -85,9 +85,9 @@ def write_summary(terminalreporter: Any, run: Run) -> None:
 def summary(run: Recording, width: int) -> List[Row]:
     """Return the table of all measured cases as lines, and notes on them."""
     benchmarks = list(map(run.results.with_fresh, run.results.benchmarks))
-    table = layout(table_rows(benchmarks, run.results.verdicts), width)
-    notes = [*_notes(run), *published.last_lines(benchmarks)]
-    return table + [Row((note,)) for note in notes]
+    rows = table_rows(benchmarks, run.results.verdicts)
+    notes = [shared_by(rows), *_notes(run), *published.last_lines(benchmarks)]
+    return layout(rows, width) + [Row((note,)) for note in notes if note]
 
 
 def _names(run: Recording) -> Dict[str, str]:
