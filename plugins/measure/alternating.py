@@ -29,6 +29,7 @@ from ipubench.plugins.measure.base import (
     CaseRun,
     fail_where_implausible,
 )
+from ipubench.plugins.measure.energy import EnergyWindow
 from ipubench.plugins.measure.meter import Meter, WarmUp
 from ipubench.plugins.measure.peaks import Peaks
 from ipubench.plugins.measure.rounds import Calibrated, Limits, Rounds
@@ -91,11 +92,14 @@ class RoundsOnCommand(Rounds):
 
     def before_round(self, seconds: List[float]) -> None:
         """Reply with the latest round, and wait for the next command or the end."""
+        if seconds:
+            self.energy.end()
         self.commands.reply(seconds[-1] if seconds else None)
         command, argument = self.commands.wait_for_any("round", "record")
         if command == "record":
             self.stopped_by = argument
             raise EnoughRounds
+        self.energy.begin()
 
 
 class AlternatingMeter(Meter):
@@ -137,7 +141,8 @@ class AlternatingMeter(Meter):
 
     def _rounds(self, warm: WarmUp, step: Step) -> Rounds:
         budget = options_of(self.config).budget * step.timed_share()
-        rounds = RoundsOnCommand(Limits(budget), self.device.clock, None)
+        energy = EnergyWindow.of(self.device)
+        rounds = RoundsOnCommand(Limits(budget), self.device.clock, None, energy=energy)
         rounds.commands = self._commands
         return rounds
 

@@ -162,6 +162,19 @@ class Memory(Part, frozen=True):
     device_peak_bytes: Optional[Count]
 
 
+class Energy(Part, frozen=True):
+    """The energy from before the first round to after the last, by the counter ``source``.
+
+    ``seconds``: how long that was. ``unknown`` is the reason if there are no joules.
+    """
+
+    source: str
+    seconds: Amount
+    joules: Optional[Amount] = None
+    per_item: Optional[Positive] = None
+    unknown: str = ""
+
+
 class InputRates(Part, frozen=True):
     """Items per second of the loader alone and of the model alone; the lower one limits."""
 
@@ -271,7 +284,8 @@ class Process(Part, frozen=True):
     times. ``compile_seconds`` can be compared if ``compile`` is "fresh". ``clean``: whether enough
     rounds were undisturbed. ``lost``: the mean share of a round that other programs took.
     ``copy_ms``: the time of a memory copy, which shows the machine's state. ``cpu_seconds``: the
-    median CPU time of a round. The last four are None if unknown.
+    median CPU time of a round. ``energy``: the joules of an item. The last five are None if
+    unknown.
     """
 
     fresh: bool
@@ -287,6 +301,7 @@ class Process(Part, frozen=True):
     lost: Optional[Amount] = None
     copy_ms: Optional[Positive] = None
     cpu_seconds: Optional[Amount] = None
+    energy: Optional[Positive] = None
 
     def __post_init__(self) -> None:
         if self.clean is not None and self.lost is None:
@@ -338,6 +353,7 @@ class Record(Part, frozen=True):
     wait_for_quiet: Optional[Quiet] = None
     compile_saved_seconds: Optional[Amount] = None
     finish: Facts = {}
+    energy: Optional[Energy] = None
     spec: Optional[Spec] = None
     processes: Sequence[Process] = ()
     operations: Sequence[Operation] = ()

@@ -18,6 +18,7 @@ from ipubench.plugins.baseline.rows import (
 from ipubench.plugins.record.record import compile_text
 from ipubench.plugins.record.text import (
     cut_middle,
+    energy_text,
     minute_of,
     rate_text,
     share_text,
@@ -44,7 +45,18 @@ MARKS = {
     "improved": "🟢",
     UNJUDGED: "⚪",
 }
-HEADINGS = ("throughput", "engine", "±", "p50", "p99", "compile s", "peak", "change", "verdict")
+HEADINGS = (
+    "throughput",
+    "engine",
+    "±",
+    "p50",
+    "p99",
+    "J/item",
+    "compile s",
+    "peak",
+    "change",
+    "verdict",
+)
 #: Columns of text, aligned to the left.
 LEFT = ("case", "verdict", "why", "engine")
 #: What to shorten if the summary is too long, in this order.
@@ -127,6 +139,7 @@ def _full(row: CaseRow) -> Dict[str, Any]:
         share_text(row.spread),
         _time(row.p50_ms),
         _time(row.p99_ms),
+        energy_text(row.energy),
         compile_text(row.compile, row.compile_seconds),
         share_text(row.share, 0),
         change_of(row),

@@ -7,13 +7,14 @@ from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 from ipubench.plugins.baseline.rows import interval_text, place
 from ipubench.plugins.count.show import instructions_text
 from ipubench.plugins.gate.shown_throughput import shown_compute, shown_throughput
-from ipubench.plugins.record.record import compile_text, is_timed, ran_by
+from ipubench.plugins.record.record import compile_text, is_timed, joules_per_item, ran_by
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.text import (
     aligned,
     apart_from,
     cut_middle,
     distinct_names,
+    energy_text,
     name_of_test,
     percent,
     rate_text,
@@ -33,6 +34,7 @@ HEADINGS = (
     "±",
     "p50",
     "p99",
+    "J/item",
     "compile s",
     "peak",
     "verdict",
@@ -42,7 +44,7 @@ HEADINGS = (
 VERDICT, CHANGE = HEADINGS.index("verdict"), HEADINGS.index("change")
 # A narrow terminal lacks these columns, in this order: the interval and the verdict if a name would
 # otherwise be cut, the others only if less than this would remain of it.
-FOR_ROOM = ("compile s", "peak", "p99", "p50", "before", "±", "engine", "instr")
+FOR_ROOM = ("compile s", "peak", "p99", "p50", "before", "±", "engine", "J/item", "instr")
 NARROWEST_NAME = 24
 SHORTEST_NAME = 12
 # Shown in the column of changes if there is no column of verdicts.
@@ -104,6 +106,7 @@ def _row(name: str, benchmark: Benchmark, verdict: Optional[Verdict]) -> Row:
         share_text(rate.spread) or "-",
         time_text(latency.p50_ms / 1000) if timed else "-",
         time_text(latency.p99_ms / 1000) if timed else "-",
+        energy_text(joules_per_item(record)) or "-",
         compile_text(record.compile, record.compile_seconds) or "-",
         "-" if share is None else percent(share, 0),
         kind or "-",

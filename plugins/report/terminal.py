@@ -106,7 +106,7 @@ def _notes(run: Recording) -> List[str]:
     lines += _fewer_instances(records) + _input_limits(records) + _saved_seconds(records)
     lines += _diverged(records) + _imprecise(records, rounds) + _disturbed(records)
     lines += _shortened(records) + _replaced(records)
-    lines += _once(records) + _single_calls(records)
+    lines += _once(records) + _single_calls(records) + _without_energy(records)
     if run.results.resumed:
         cases = counted(len(run.results.resumed), "case was", "cases were")
         lines.append(f"{cases} measured before this run was resumed")
@@ -121,6 +121,15 @@ def _once(records: List[Record]) -> List[str]:
         if record.effective.get("measured_by") == ITSELF and record.rounds.count == 1
     ]
     return [f"{_which(found)}: measured once, so nothing shows how noisy that is"] if found else []
+
+
+def _without_energy(records: List[Record]) -> List[str]:
+    """Return a note for each reason why cases have no energy."""
+    found: Dict[str, List[Record]] = {}
+    for record in records:
+        if record.energy is not None and record.energy.unknown:
+            found.setdefault(record.energy.unknown, []).append(record)
+    return [f"{_which(some)}: no energy: {why}" for why, some in found.items()]
 
 
 def _single_calls(records: List[Record]) -> List[str]:
