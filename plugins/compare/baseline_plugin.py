@@ -208,7 +208,7 @@ def _save_baseline(run: Run) -> ExitCode:
     else:
         kept = [one for one in sound if disturbed.get(one.fullname)]
         run.closing += [why_kept(one, processes_wanted(config) - 1) for one in kept]
-        run.closing += [f"  {SAVE_AGAIN}"] if kept else []
+        run.closing += [SAVE_AGAIN] if kept else []
     code = ExitCode.TESTS_FAILED if left else ExitCode.OK
     undecided = {
         one.fullname: INCONCLUSIVE

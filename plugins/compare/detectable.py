@@ -65,7 +65,7 @@ def what_it_finds(entries: Sequence[Benchmark], cap: int) -> List[str]:
     found = [one for one in (noise_of(entry, rule) for entry in entries) if one is not None]
     good = [one for one in found if one.least <= one.goal]
     noisy = sorted((one for one in found if one.least > one.goal), reverse=True)
-    finds = f"  --gate={percent(USUAL_GATE, 0)} finds slow-downs"
+    finds = f"with this baseline --gate={percent(USUAL_GATE, 0)} finds slow-downs"
     lines = []
     if good:
         lines.append(f"{finds} from {percent(max(good).least, 0)} in {counted(len(good), 'case')}")
