@@ -299,7 +299,8 @@ def _add_comparisons(group: Section) -> None:
     group.addoption(
         "--baseline",
         metavar="NAME",
-        help="compare with baselines/NAME.json (a value with a slash is a path)",
+        help="compare with baselines/NAME.json (a value with a slash is a path, also of a file of "
+        "pytest-benchmark)",
     )
     group.addoption(
         "--gate",

@@ -41,6 +41,15 @@ def noise_of(entry: Benchmark, rule: Rule) -> Optional[Noise]:
     return Noise(least, goal, entry.record.name)
 
 
+def one_process_each(cases: Sequence[Noise]) -> str:
+    """Return what a gate finds against a file of pytest-benchmark."""
+    least = percent(max(one.least for one in cases))
+    return (
+        "the baseline is a file of pytest-benchmark, which has one process of each case: the gate "
+        f"finds slow-downs from {least}, or more on a busy machine"
+    )
+
+
 def too_noisy(cases: Sequence[Noise]) -> str:
     """Return a warning that names the cases with too few or too different processes, or ''."""
     noisy = sorted((one for one in cases if one.least > one.goal), reverse=True)

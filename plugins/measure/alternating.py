@@ -1,15 +1,17 @@
 """Measures a case in turns with another process, round by round.
 
 plugins/elsewhere/alternating.py starts both processes and sends the commands, over the protocol of
-instances (fixtures/instances/protocol.py). Version 2 has these, in this order:
+instances (fixtures/instances/protocol.py). Version 3 has these, in this order, for each case:
 
-- ``ready``: the reply comes when everything is imported and the step is about to be built;
+- ``ready``: the reply comes when everything is imported and the step is about to be built; it is
+  the case's name;
 - ``prepare``: build, compile and calibrate; the reply has the batches of a round, its timed share
   (``timed``), and the reason if the step cannot alternate;
 - ``warm_up``, with the batches of a round that both processes take;
 - ``round``, once for each round: the reply is its seconds;
 - ``record``, with what ended the rounds: the reply is the benchmark;
-- ``close``: the test continues to its end, and may still fail.
+- ``close``: the test continues to its end, and may still fail. In place of ``prepare`` or
+  ``warm_up`` it skips the test.
 
 Between two commands this process does nothing, so that the other one has the machine.
 """
@@ -111,20 +113,29 @@ class AlternatingMeter(Meter):
 
     def work_on(self, step: Step, facts: BatchFacts) -> None:
         """Measure the step as the controlling run commands."""
-        self._commands.wait("ready")
-        self._commands.reply(None)
-        self._commands.wait("prepare")
+        self._begin()
         super().work_on(step, facts)
         self._commands.wait("close")
         self._commands.reply_to_close()
 
     def refuse(self, why: str) -> None:
-        """Reply that the case cannot alternate; the controlling run then ends this process."""
-        self._commands.wait("ready")
-        self._commands.reply(None)
-        self._commands.wait("prepare")
+        """Reply that the case cannot alternate, and skip its test."""
+        self._begin()
         self._commands.reply({"batches": 1, "unfit": why})
-        self._commands.wait("close")
+        self._go_on()
+
+    def _begin(self) -> None:
+        self._commands.wait("ready")
+        self._commands.reply(self.case_run.fullname)
+        self._go_on("prepare")
+
+    def _go_on(self, *expected: str) -> Any:
+        """Return the argument of the next command; skip the test if it is ``close``."""
+        command, argument = self._commands.wait_for_any(*expected, "close")
+        if command == "close":
+            self._commands.reply_to_close()
+            pytest.skip("the run leaves this case out")
+        return argument
 
     def _adapts(self, step: Step) -> bool:
         """Return False: the two processes could choose differently."""
@@ -135,7 +146,7 @@ class AlternatingMeter(Meter):
         chosen = step.batches_per_step
         timed = step.timed_share()
         self._commands.reply({"batches": chosen, "unfit": why_unfit(step), "timed": timed})
-        step.batches_per_step = self._commands.wait("warm_up")
+        step.batches_per_step = self._go_on("warm_up")
         same = step.batches_per_step == chosen
         return found if same else Calibrated(batches=found.batches)
 

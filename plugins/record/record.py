@@ -26,6 +26,8 @@ COMPILED = ("fresh", "cached", MAY_BE_CACHED)
 REUSED = "reused"
 # Value of ``effective["measured_by"]`` if our meter did not measure.
 ITSELF = "pytest-benchmark"
+# The same for a case of a file of pytest-benchmark.
+IMPORTED = "pytest-benchmark's file"
 # What ended the rounds of a case that made one call, because its instructions decide.
 BY_COUNTS = "instructions are counted"
 # When canaries are timed if not once per round.
@@ -75,6 +77,11 @@ def of_test(benchmark: Benchmark) -> str:
 def with_record(benchmark: Benchmark, record: Record) -> Benchmark:
     """Return a copy of a benchmark with this record."""
     return replace(benchmark, extra_info=replace(benchmark.extra_info, ipubench=record))
+
+
+def is_imported(record: Record) -> bool:
+    """Return whether a record was made from a file of pytest-benchmark, which has few facts."""
+    return record.effective.get("measured_by") == IMPORTED
 
 
 def is_timed(record: Record) -> bool:

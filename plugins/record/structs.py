@@ -36,6 +36,7 @@ Number = Annotated[float, Meta(ge=-1e30, le=1e30)]
 #: Seconds since 1970.
 Moment = Annotated[float, Meta(ge=0, le=1e11)]
 Count = Annotated[int, Meta(ge=0)]
+AtLeastOne = Annotated[int, Meta(ge=1)]
 Name = Annotated[str, Meta(min_length=1)]
 #: UTC, ISO 8601.
 TIME = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"
@@ -368,7 +369,7 @@ class Stats(Part, frozen=True):
     """pytest-benchmark's statistics: ``data`` in seconds per batch; ``iterations`` are batches."""
 
     data: Annotated[Sequence[Positive], Meta(min_length=1)]
-    iterations: Annotated[int, Meta(ge=1)]
+    iterations: AtLeastOne
     rounds: int
     outliers: str
     iqr_outliers: int

@@ -27,6 +27,7 @@ from ipubench.plugins.record.text import (
 from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED, UNJUDGED, how_compared
 from ipubench.plugins.report import profiles, published
 from ipubench.plugins.report.columns import shared_line, shown_columns
+from ipubench.plugins.report.groups import GROUP_HEADINGS, group_tables
 from ipubench.plugins.report.mean_change import mean_in_words
 from ipubench.plugins.web.templates import render
 
@@ -60,7 +61,7 @@ HEADINGS = (
 #: Columns of text, aligned to the left.
 LEFT = ("case", "verdict", "why", "engine")
 #: What to shorten if the summary is too long, in this order.
-CUT = ("rows", "profiles", "changed")
+CUT = ("rows", "profiles", "groups", "changed")
 
 
 def markdown(report: Report) -> str:
@@ -78,6 +79,8 @@ def markdown(report: Report) -> str:
             "changed": [_changed(row) for row in changed],
             "how": how_compared(any(row.in_turns for row in rows)) if compared else "",
             "mean": mean_in_words((row.change, row.change_low, row.change_high) for row in rows),
+            "groups": group_tables(report, rows),
+            "group_headings": GROUP_HEADINGS,
             "profiles": profiles.shown(changed),
             "noisy": own_noise((row.name, row) for row in rows),
             "rows": full,

@@ -30,6 +30,7 @@ from ipubench.plugins.record.text import (
 )
 from ipubench.plugins.record.verdict import how_compared
 from ipubench.plugins.report import published
+from ipubench.plugins.report.groups import GROUP_HEADINGS, group_tables
 from ipubench.plugins.report.markdown import change_of
 from ipubench.plugins.report.mean_change import mean_in_words
 from ipubench.plugins.report.profiles import shown
@@ -104,6 +105,8 @@ def page(report: Report) -> str:
         ],
         "columns": _columns(rows),
         "rows": [_line(row) for row in rows],
+        "groups": group_tables(report, rows),
+        "group_headings": GROUP_HEADINGS,
         "profiles": shown(rows),
         "published": published.lines_of(report.document.benchmarks),
         "published_heading": published.HEADING,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from msgspec.structs import replace
 
@@ -28,7 +28,7 @@ from ipubench.plugins.record.record import (
     rounds_of,
     was_disturbed,
 )
-from ipubench.plugins.record.structs import Record
+from ipubench.plugins.record.structs import Benchmark, Record
 from ipubench.plugins.record.text import distinct_names, percent, short_number
 from ipubench.plugins.record.verdict import COMPARED, MISSING, PASS, REGRESSED, Verdict
 from ipubench.plugins.report import published
@@ -69,7 +69,9 @@ def write_summary(terminalreporter: Any, run: Run) -> None:
     if run.journal is None:
         return
     terse = config.getoption("verbose", 0) <= -2
-    lines = [] if terse else summary(run, terminalreporter._tw.fullwidth)
+    measured = list(map(run.results.with_fresh, run.results.benchmarks))
+    benchmarks = pytest_benchmark_adapter.grouped(config, measured)
+    lines = [] if terse else summary(run, benchmarks, terminalreporter._tw.fullwidth)
     lines += gate_lines(run)
     lines += [Row((line,)) for line in run.closing]
     if run.results.benchmarks and not terse:
@@ -82,9 +84,8 @@ def write_summary(terminalreporter: Any, run: Run) -> None:
         terminalreporter.write_line(line.cells[0], **COLOURS.get(line.kind, {}))
 
 
-def summary(run: Recording, width: int) -> List[Row]:
+def summary(run: Recording, benchmarks: Sequence[Benchmark], width: int) -> List[Row]:
     """Return the table of all measured cases as lines, and notes on them."""
-    benchmarks = list(map(run.results.with_fresh, run.results.benchmarks))
     rows = table_rows(benchmarks, run.results.verdicts)
     notes = [shared_by(rows), *_notes(run), *published.last_lines(benchmarks)]
     return layout(rows, width) + [Row((note,)) for note in notes if note]

@@ -203,7 +203,7 @@ class Progress:
 
 
 def _can_rewrite(config: pytest.Config, terminal: Any) -> bool:
-    """Return whether lines can be rewritten: nobody else writes to them, and no log keeps them."""
+    """Return whether lines can be rewritten: not in a log, and not if tests write to them (-s)."""
     in_a_log = os.environ.get("CI") or os.environ.get("BUILD_NUMBER")
     can = terminal.isatty and terminal.hasmarkup and config.getoption("capture", "") != "no"
     return bool(can and not in_a_log)
