@@ -295,7 +295,7 @@ def pytest_timeout_cancel_timer(item: pytest.Item) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Complete the journal and the lines below the table."""
     run = run_of(session.config)
-    run.progress.over = True
+    run.progress.close()
     if run.sigterm is not None:
         run.sigterm.finishing = True
     ended = _end(session)

@@ -18,6 +18,7 @@ from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.baseline import store
+from ipubench.plugins.baseline.change_points import Change, ChangesUnavailable
 from ipubench.plugins.baseline.commands import print_json, print_lines, suite_root
 from ipubench.plugins.baseline.entries import (
     HASH_LENGTH,
@@ -31,12 +32,12 @@ from ipubench.plugins.baseline.entries import (
 )
 from ipubench.plugins.baseline.format import BaselineError, Document
 from ipubench.plugins.baseline.renamed import name_now, names_in, renamed
+from ipubench.plugins.baseline.rows import interval_text
 from ipubench.plugins.baseline.show import when
 from ipubench.plugins.baseline.trends import (
-    ChangesUnavailable,
     Trend,
     as_dict,
-    level_changes,
+    less_likely,
     names_of_cases,
     trends_of,
 )
@@ -192,8 +193,8 @@ def nothing_in(folder: Path, part: str, last: int) -> BaselineError:
     )
 
 
-def with_changes(found: Sequence[Trend]) -> List[Tuple[Trend, List[int]]]:
-    """Return each trend with its change points; without the library, print why there are none."""
+def with_changes(found: Sequence[Trend]) -> List[Tuple[Trend, List[Change]]]:
+    """Return each trend with its changes; without the library, print why there are none."""
     try:
         return [(trend, trend.changes()) for trend in found]
     except ChangesUnavailable as error:
@@ -201,37 +202,46 @@ def with_changes(found: Sequence[Trend]) -> List[Tuple[Trend, List[int]]]:
         return [(trend, []) for trend in found]
 
 
-def trend_overview(trends: Sequence[Tuple[Trend, Sequence[int]]]) -> Iterator[str]:
+def trend_overview(trends: Sequence[Tuple[Trend, Sequence[Change]]]) -> Iterator[str]:
     """Yield one line per trend, by machine: its current level, and when it last changed."""
     names = names_of_cases([trend for trend, _ in trends])
     for machine, entries in grouped(trends, lambda one: one[0].key.fingerprint).items():
         yield cut_middle(f"{machine} ({counted(len(entries), 'trend')})", terminal_width())
-        rows: List[Tuple[str, ...]] = [("  case", "runs", "level", "unit", "last change")]
+        rows: List[Tuple[str, ...]] = [("  case", "runs", "level", "unit", "last change (sure)")]
         which = configurations_of([trend.key for trend, _ in entries])
         for (trend, changes), configuration in zip(entries, which):
-            start = changes[-1] if changes else 0
+            start = changes[-1].run if changes else 0
             level = median([point.throughput for point in trend.points[start:]])
             last = "-"
             if changes:
                 point = trend.points[start]
-                change = percent(level_changes(trend, changes)[start], sign=True)
-                last = f"{change} at {point.revision or when(point.time)}"
+                change = percent(changes[-1].change, sign=True)
+                sure = chance_text(changes[-1].sure)
+                last = f"{change} at {point.revision or when(point.time)} ({sure})"
             name = f"  {names[trend.key.nodeid]}{configuration}"
             runs = str(len(trend.points))
             rows.append((name, runs, short_number(level), trend.unit, last))
         yield from table(rows, terminal_width())
 
 
-def trend_details(trend: Trend, changes: Sequence[int]) -> Iterator[str]:
+def chance_text(chance: float) -> str:
+    """Return a probability as text; the model behind it is not sure of more than 99%."""
+    return percent(min(chance, 0.99), 0)
+
+
+def trend_details(trend: Trend, changes: Sequence[Change]) -> Iterator[str]:
     """Yield a trend run by run, with its change points marked."""
     yield trend.key.nodeid
     yield f"  {trend.key.fingerprint}, configuration {trend.key.config_hash[:HASH_LENGTH]}"
     rows: List[Tuple[str, ...]] = [
-        ("  run (UTC)", "revision", trend.unit, "processes", "change of level")
+        ("  run (UTC)", "revision", trend.unit, "processes", "change (sure)")
     ]
-    marks = level_changes(trend, changes)
+    marks = {run: f"or here ({chance_text(one)})" for run, one in less_likely(changes).items()}
+    for change in changes:
+        size = percent(change.change, sign=True)
+        marks[change.run] = f"<-- {size} ({chance_text(change.sure)})"
     for index, point in enumerate(trend.points):
-        mark = f"<-- {percent(marks[index], sign=True)}" if index in marks else ""
+        mark = marks.get(index, "")
         became = f"baseline {point.promoted}" if point.promoted else ""
         rows.append(
             (
@@ -243,3 +253,8 @@ def trend_details(trend: Trend, changes: Sequence[int]) -> Iterator[str]:
             )
         )
     yield from table(rows, terminal_width())
+    for change in changes:
+        point = trend.points[change.run]
+        size = f"{percent(change.change, sign=True)} ({interval_text(change.low, change.high)})"
+        sure = f"{chance_text(change.sure)} sure that it began with this run"
+        yield f"  {point.revision or when(point.time)}: {size}, {sure}"

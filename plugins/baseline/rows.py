@@ -22,6 +22,7 @@ from ipubench.plugins.baseline.run_facts import (
     in_time,
     worst_run,
 )
+from ipubench.plugins.gate.passed import why_passed
 from ipubench.plugins.record.record import THROUGHPUT
 from ipubench.plugins.record.structs import Benchmark, Profile
 from ipubench.plugins.record.text import (
@@ -255,10 +256,11 @@ def named(rows: Sequence[CaseRow]) -> List[CaseRow]:
 
 
 def reasons_of(verdict: Verdict) -> List[str]:
-    """Return the rest of a verdict as texts: other metrics, reasons, changed extra_info."""
+    """Return a verdict's reasons as texts, with other metrics and changed extra_info."""
     also = [one for one in verdict.also if one.kind != PASS]
     changed = [f"{one.metric}: {change_text(one)}" for one in also if change_text(one)]
-    return [*changed, *dict.fromkeys([*verdict.reasons, *verdict.extra_info])]
+    passed = filter(None, [why_passed(verdict)])
+    return [*passed, *changed, *dict.fromkeys([*verdict.reasons, *verdict.extra_info])]
 
 
 def change_text(verdict: Union[Verdict, JudgedMetric]) -> str:

@@ -16,12 +16,27 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Seque
 
 from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.machine.files import user_path, write_atomically
+from ipubench.plugins.baseline.change_points import Change
 from ipubench.plugins.baseline.commands import suite_root
 from ipubench.plugins.baseline.entries import HASH_LENGTH, grouped
 from ipubench.plugins.baseline.format import BaselineError
-from ipubench.plugins.baseline.history import FOLDER, nothing_in, read, slug, with_changes
+from ipubench.plugins.baseline.history import (
+    FOLDER,
+    chance_text,
+    nothing_in,
+    read,
+    slug,
+    with_changes,
+)
+from ipubench.plugins.baseline.rows import interval_text
 from ipubench.plugins.baseline.show import when
-from ipubench.plugins.baseline.trends import Trend, level_changes, levels, names_of_cases, trends_of
+from ipubench.plugins.baseline.trends import (
+    Trend,
+    less_likely,
+    levels,
+    names_of_cases,
+    trends_of,
+)
 from ipubench.plugins.record.text import name_of_test, percent, rate_text, without_identifier
 from ipubench.plugins.web.templates import is_installed, render, script
 
@@ -49,7 +64,7 @@ POINT_COLUMNS = (
 #: Keys of a row that the filters use.
 FILTERED = ("id", "function", "name", "machine", "kind")
 
-Marked = Tuple[Trend, List[int]]
+Marked = Tuple[Trend, List[Change]]
 
 
 def site(args: Namespace) -> int:
@@ -147,11 +162,11 @@ def _index(found: Sequence[Marked], runs: int, commits: str) -> str:
     return render("site.html", values)
 
 
-def _row(trend: Trend, changes: Sequence[int], names: Mapping[str, str]) -> Dict[str, Any]:
+def _row(trend: Trend, changes: Sequence[Change], names: Mapping[str, str]) -> Dict[str, Any]:
     """Return a trend's line on the front page."""
     function, name = _names(trend.key.nodeid)
-    change = level_changes(trend, changes)[changes[-1]] if changes else None
-    moment = trend.points[changes[-1]] if changes else None
+    change = changes[-1] if changes else None
+    moment = trend.points[change.run] if change else None
     level = levels(trend, changes)[-1][1]
     return {
         "id": trend.key.nodeid,
@@ -172,7 +187,7 @@ def _row(trend: Trend, changes: Sequence[int], names: Mapping[str, str]) -> Dict
             "machine": trend.key.fingerprint,
             "runs": len(trend.points),
             "level": level,
-            "change": "" if change is None else change,
+            "change": "" if change is None else change.change,
             "changed": "" if moment is None else moment.time,
         },
     }
@@ -188,7 +203,7 @@ def _events(
             "link": f"{file_of(trend.key.nodeid)}#{anchor_of(trend)}",
             "machine": trend.key.fingerprint,
         }
-        marks = level_changes(trend, changes)
+        marks = {change.run: change for change in changes}
         for index, point in enumerate(trend.points):
             change = marks.get(index)
             if change is None and not point.accepted:
@@ -207,12 +222,13 @@ def _case(nodeid: str, ours: Sequence[Marked], commits: str) -> str:
     _, name = _names(nodeid)
     trends = []
     for trend, changes in ours:
-        marks = level_changes(trend, changes)
+        marks, others = {change.run: change for change in changes}, less_likely(changes)
         moments = _moments(point.time for point in trend.points)
         points: List[Dict[str, Any]] = [
             {
                 **dataclasses.asdict(point),
                 **_change_fields(marks.get(index)),
+                "perhaps": chance_text(others[index]) if index in others else "",
                 "when": moments[point.time],
                 "rate": rate_text(point.throughput),
                 "interval": _interval(point.low, point.high),
@@ -242,7 +258,8 @@ def _case(nodeid: str, ours: Sequence[Marked], commits: str) -> str:
 
 def _filled(point: Mapping[str, Any], key: str) -> bool:
     """Return whether a run has something in a column."""
-    return bool(point["promoted"] or point["accepted"] if key == "decided" else point[key])
+    keys = {"decided": ("promoted", "accepted"), "change": ("change", "perhaps")}
+    return any(point[one] for one in keys.get(key, (key,)))
 
 
 def _moments(times: Iterable[str]) -> Dict[str, str]:
@@ -260,11 +277,16 @@ def anchor_of(trend: Trend) -> str:
     return slug(json.dumps([trend.key.fingerprint, trend.key.config_hash, trend.unit]))[-8:]
 
 
-def _change_fields(change: Optional[float]) -> Dict[str, str]:
-    """Return a change as text, and its colour."""
-    if change is None:
-        return {"change": "", "kind": ""}
-    return {"change": percent(change, sign=True), "kind": "faster" if change > 0 else "slower"}
+def _change_fields(found: Optional[Change]) -> Dict[str, str]:
+    """Return a change as text, its colour, and how sure it is."""
+    if found is None:
+        return {"change": "", "kind": "", "sure": ""}
+    interval, chance = interval_text(found.low, found.high), chance_text(found.sure)
+    return {
+        "change": percent(found.change, sign=True),
+        "kind": "faster" if found.change > 0 else "slower",
+        "sure": f"{interval}; {chance} sure that it began with this run",
+    }
 
 
 def _names(nodeid: str) -> Tuple[str, str]:

@@ -1,9 +1,4 @@
-"""Computes the trend of each case over many runs, and its change points.
-
-Change points come from PELT (Killick, Fearnhead and Eckley, JASA 107, 2012) in the library
-ruptures, with the absolute loss, which makes a level a median. A level has at least three runs, and
-most of them must agree: one bad run is not a change, but two in a row are.
-"""
+"""Computes the trend of each case over many runs, and its changes (change_points.py)."""
 
 from __future__ import annotations
 
@@ -12,20 +7,13 @@ import math
 from statistics import median
 from typing import Dict, List, Optional, Sequence, Tuple
 
+from ipubench.plugins.baseline.change_points import Change, changes_of
 from ipubench.plugins.baseline.entries import Key, grouped, key_of
 from ipubench.plugins.gate.shown_throughput import throughput_of
 from ipubench.plugins.record.host_process import short_revision
 from ipubench.plugins.record.record import processes_of
 from ipubench.plugins.record.structs import Benchmark, Facts
 from ipubench.plugins.record.text import distinct_names, name_of_test
-
-LEAST_RUNS_OF_A_LEVEL = 3
-#: The least noise to assume: the machine moves even a case whose runs agree better.
-SMALLEST_NOISE = 0.005
-#: See :func:`penalty`.
-PENALTY_FACTOR = 2.0
-# The median absolute deviation of normal values, as a share of their standard deviation.
-MAD_OF_NORMAL = 0.6745
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,9 +43,11 @@ class Trend:
     unit: str
     points: Tuple[Point, ...]
 
-    def changes(self) -> List[int]:
-        """Return the index of the first run of each new level. Raises ChangesUnavailable."""
-        return change_points([math.log(point.throughput) for point in self.points])
+    def changes(self) -> List[Change]:
+        """Return the changes of level, oldest first. Raises ChangesUnavailable."""
+        known = [(one.low, one.high) for one in self.points if one.low and one.high]
+        widths = [math.log(high / low) / 2 for low, high in known]
+        return changes_of([math.log(point.throughput) for point in self.points], widths)
 
 
 def trends_of(benchmarks: Sequence[Benchmark]) -> List[Trend]:
@@ -90,21 +80,24 @@ def _point(benchmark: Benchmark) -> Point:
     )
 
 
-def levels(trend: Trend, changes: Sequence[int]) -> List[Tuple[int, float]]:
+def levels(trend: Trend, changes: Sequence[Change]) -> List[Tuple[int, float]]:
     """Return the levels of a trend: the index of the first run, and the runs' median."""
-    edges = [0, *changes, len(trend.points)]
+    edges = [0, *(change.run for change in changes), len(trend.points)]
     rates = [point.throughput for point in trend.points]
     return [(here, median(rates[here:after])) for here, after in zip(edges, edges[1:])]
 
 
-def level_changes(trend: Trend, changes: Sequence[int]) -> Dict[int, float]:
-    """Return index -> relative change for each run that begins a level (ratio of medians)."""
-    found = levels(trend, changes)
-    steps = zip(found, found[1:])
-    return {start: rate / before - 1 for (_, before), (start, rate) in steps}
+def less_likely(changes: Sequence[Change]) -> Dict[int, float]:
+    """Return the runs that a change may have begun with as well: run -> probability."""
+    return {
+        run: chance
+        for change in changes
+        for run, chance in change.likely.items()
+        if run != change.run
+    }
 
 
-def as_dict(trend: Trend, changes: Sequence[int]) -> Facts:
+def as_dict(trend: Trend, changes: Sequence[Change]) -> Facts:
     """Return a trend as JSON values."""
     return {
         "case": trend.key.nodeid,
@@ -114,55 +107,18 @@ def as_dict(trend: Trend, changes: Sequence[int]) -> Facts:
         "runs": [dataclasses.asdict(point) for point in trend.points],
         "changes": [
             {
-                "run": index,
-                "time": trend.points[index].time,
-                "revision": trend.points[index].revision,
-                "change": change,
+                "run": one.run,
+                "time": trend.points[one.run].time,
+                "revision": trend.points[one.run].revision,
+                "change": one.change,
+                "low": one.low,
+                "high": one.high,
+                "sure": one.sure,
+                "likely": [
+                    {"run": run, "revision": trend.points[run].revision, "probability": chance}
+                    for run, chance in one.likely.items()
+                ],
             }
-            for index, change in level_changes(trend, changes).items()
+            for one in changes
         ],
     }
-
-
-class ChangesUnavailable(Exception):
-    """Raised if the library ruptures is missing; the message has the command to install it."""
-
-
-def noise(values: Sequence[float]) -> float:
-    """Return the standard deviation of a series around its level, ignoring steps and outliers.
-
-    Uses the median absolute difference of neighbours, as a step affects only one of them (von
-    Neumann's idea, made robust), divided by that of normal values and by sqrt(2).
-    """
-    differences = [abs(b - a) for a, b in zip(values, values[1:])]
-    return max(SMALLEST_NOISE, median(differences) / MAD_OF_NORMAL / math.sqrt(2))
-
-
-def penalty(values: Sequence[float]) -> float:
-    """Return how much another level must save in absolute deviations: 2 sigma log(n).
-
-    Schwarz's criterion (Yao, Statistics and Probability Letters 6, 1988) has the penalty
-    sigma^2 log(n) for squared deviations; sigma log(n) has the unit of absolute ones. The factor
-    was chosen by simulation, see docs/how-to/baselines.md.
-    """
-    return PENALTY_FACTOR * noise(values) * math.log(len(values))
-
-
-def change_points(values: Sequence[float]) -> List[int]:
-    """Return the index of the first value of each new level of a series of logarithms.
-
-    Raises ChangesUnavailable without the library.
-    """
-    try:
-        import numpy as np
-        import ruptures
-    except ImportError:
-        raise ChangesUnavailable(
-            "change points need the library ruptures: pip install 'ipubench[report]'"
-        ) from None
-    if len(values) < 2 * LEAST_RUNS_OF_A_LEVEL:
-        return []
-    search = ruptures.Pelt(model="l1", min_size=LEAST_RUNS_OF_A_LEVEL, jump=1)
-    series = np.asarray(values, dtype=np.float64).reshape(-1, 1)
-    ends = search.fit(series).predict(pen=penalty(values))
-    return [int(end) for end in ends[:-1]]

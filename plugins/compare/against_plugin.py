@@ -11,7 +11,7 @@ import json
 import math
 import os
 import sys
-from typing import Dict, List, Sequence
+from typing import Callable, Dict, List, Sequence
 
 import pytest
 
@@ -190,12 +190,19 @@ class Comparison:
         self.run.progress.line(f"{text} ({self._expected:.0f} s)")
 
     def _show_phase(self, what: str) -> None:
-        self.run.progress.phase(f"pair {len(self.measured) + 1} of {self.cap} at most, {what}")
+        self.run.progress.phase(self._phase(what))
+
+    def _show_estimate(self, text: Callable[[], str]) -> None:
+        self.run.progress.estimate(lambda: self._phase(text()))
+
+    def _phase(self, what: str) -> str:
+        return f"pair {len(self.measured) + 1} of {self.cap} at most, {what}"
 
     def _alternate(self, first: bool) -> Sides:
         """Measure a pair whose rounds alternate."""
         option = options_of(self.config)
         with taking_turns(self.here, self.there, first, self.device, self._show_phase) as processes:
+            processes.estimate = self._show_estimate
             self._show_phase("taking turns")
             rounds = processes.measure(option.budget, option.target_precision, steps_of(self.item))
             here, there = processes.benchmarks(rounds, first)

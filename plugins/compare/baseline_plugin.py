@@ -6,12 +6,12 @@ baseline could be saved; 6 if there is a gate and nothing could be compared.
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Optional, Sequence
+from typing import Dict, List, Sequence
 
 import pytest
 from pytest import ExitCode
 
-from ipubench.fixtures.case.errors import counted, some_of
+from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.baseline import store
 from ipubench.plugins.baseline.comparison import Comparison
@@ -25,19 +25,21 @@ from ipubench.plugins.baseline.entries import (
 from ipubench.plugins.baseline.format import BaselineError, Document
 from ipubench.plugins.baseline.renamed import renamed
 from ipubench.plugins.command_line.arguments import is_worker, measures, only_tests
-from ipubench.plugins.compare.fresh_processes import most_time, too_few
-from ipubench.plugins.compare.policy import compared_extra_info, thresholds_of
-from ipubench.plugins.gate.rule import (
-    DETECTABLE_CHANGE,
-    Measure,
-    Rule,
-    judge,
-    least_slowdown,
+from ipubench.plugins.compare.detectable import (
+    Noise,
+    noise_of,
+    one_process_each,
+    too_noisy,
+    what_it_finds,
+    why_kept,
 )
+from ipubench.plugins.compare.fresh_processes import most_time, processes_wanted, too_few
+from ipubench.plugins.compare.policy import compared_extra_info, thresholds_of
+from ipubench.plugins.gate.countable import SAVE_AGAIN
+from ipubench.plugins.gate.rule import Measure, Rule, judge
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record.record import THROUGHPUT, is_imported, with_processes
+from ipubench.plugins.record.record import is_imported, with_processes
 from ipubench.plugins.record.structs import Benchmark
-from ipubench.plugins.record.text import percent
 from ipubench.plugins.record.verdict import (
     COMPARED,
     EXIT_NOTHING_COMPARED,
@@ -136,47 +138,6 @@ def gate_forecast(run: Run, items: List[pytest.Item]) -> List[str]:
     return [line for line in lines if line]
 
 
-class Noise(NamedTuple):
-    """The smallest slow-down that the gate finds in a case, as a fraction."""
-
-    least: float  # found in most comparisons
-    goal: float  # that the gate should find
-    name: str
-
-
-def noise_of(entry: Benchmark, rule: Rule) -> Optional[Noise]:
-    """Return the noise of a baseline's entry; None if its throughput is not judged."""
-    least = least_slowdown(entry, rule)
-    if least is None:
-        return None
-    goal = max(DETECTABLE_CHANGE, 2 * rule.thresholds[THROUGHPUT])
-    return Noise(least, goal, entry.record.name)
-
-
-def one_process_each(cases: Sequence[Noise]) -> str:
-    """Return what a gate finds against a file of pytest-benchmark."""
-    least = percent(max(one.least for one in cases))
-    return (
-        "the baseline is a file of pytest-benchmark, which has one process of each case: the gate "
-        f"finds slow-downs from {least}, or more on a busy machine"
-    )
-
-
-def too_noisy(cases: Sequence[Noise]) -> str:
-    """Return a warning that names the cases with too few or too different processes, or ''."""
-    noisy = sorted((one for one in cases if one.least > one.goal), reverse=True)
-    if not noisy:
-        return ""
-    goals = {one.goal for one in cases}
-    what = percent(goals.pop(), 0) if len(goals) == 1 else "twice their threshold"
-    shown = some_of([f"{one.name} needs {percent(one.least)}" for one in noisy], 3)
-    count = f"{len(noisy)} of {len(cases)} cases" if len(cases) > 1 else "the case"
-    return (
-        f"the baseline has too few processes, or too different ones, to detect a slow-down of "
-        f"{what} in {count}: {shown}"
-    )
-
-
 def judge_with_baseline(
     run: Run,
     baseline: Comparison,
@@ -273,6 +234,10 @@ def _save_baseline(run: Run) -> ExitCode:
     left = _named(run, seldom, SELDOM)
     if not options_of(config).keep_disturbed:
         left += _named(run, disturbed, DISTURBED)
+    else:
+        kept = [one for one in sound if disturbed.get(one.fullname)]
+        run.closing += [why_kept(one, processes_wanted(config) - 1) for one in kept]
+        run.closing += [SAVE_AGAIN] if kept else []
     code = ExitCode.TESTS_FAILED if left else ExitCode.OK
     undecided = {
         one.fullname: INCONCLUSIVE
@@ -297,6 +262,7 @@ def _save_baseline(run: Run) -> ExitCode:
         return ExitCode.USAGE_ERROR
     where = store.path_text(path, config.rootpath)
     run.closing.append(f"baseline with {counted(len(sound), 'case')} written to {where}")
+    run.closing += what_it_finds(sound, options_of(config).gate_cap)
     return code
 
 

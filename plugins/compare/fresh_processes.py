@@ -152,7 +152,8 @@ class FreshProcesses:
 
     def _measured(self) -> Benchmark:
         """Measure all cases of the test in another process; return this case's benchmark."""
-        self._progress.phase(f"fresh process {len(self.benchmarks) + 1}")
+        number = len(self.benchmarks) + 1
+        self._progress.phase(f"fresh process {number}, about {self._expected:.0f} s")
         with self._time.spending():
             found = RemoteCase(self._run, self._item.nodeid).measured(self._name)
         if not self._processes:

@@ -7,8 +7,10 @@ Only one of them works at a time. So a slow drift of the machine affects both eq
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, TypeVar
 
 import msgspec
@@ -34,6 +36,8 @@ from ipubench.plugins.elsewhere.remote_case import (
 )
 from ipubench.plugins.gate.adjacent import LEAST_COMPARABLE, AdjacentRounds
 from ipubench.plugins.record.structs import Benchmark
+from ipubench.plugins.record.text import percent
+from ipubench.plugins.run.progress import time_left
 from ipubench.plugins.selection.order import SERVERS
 from ipubench.plugins.selection.selected import case_of
 
@@ -74,6 +78,8 @@ class TwoProcesses:
     most_seconds: float
     #: The share of a round that is timed: setup and teardown of a call are not.
     timed: float = 1.0
+    #: Shows a running estimate, which it calls for if it has not just shown one.
+    estimate: Optional[Callable[[Callable[[], str]], None]] = None
 
     def __enter__(self: Processes) -> Processes:
         return self
@@ -124,6 +130,9 @@ class TwoProcesses:
             if rounds.looks(steps):
                 watched.complete(rounds, timed_only=self.timed == 1)
                 rounds.stopped_by = rounds.stop_reason(budget, precision, steps)
+                if self.estimate is not None and not rounds.stopped_by:
+                    left = rounds.seconds_left(budget, precision, steps) / self.timed
+                    self.estimate(partial(estimate_text, rounds, left))
         return rounds
 
     def _both(self, here_first: bool, rounds: AdjacentRounds, watched: Contended) -> None:
@@ -162,6 +171,16 @@ class TwoProcesses:
     def order(self, name: str, order: str, argument: Any = None) -> Any:
         """Send a command to one process; return its reply."""
         return self.processes[name].command(order, argument, self.most_seconds)[0]
+
+
+def estimate_text(rounds: AdjacentRounds, left: float) -> str:
+    """Return the change so far as text, with half of its interval, and the time left."""
+    if not rounds.enough:
+        return f"disturbed, {time_left(left)}"
+    effect = rounds.effect()
+    low, high = effect.interval()
+    change = percent(math.expm1(-effect.change), sign=True)
+    return f"{change} ±{percent((high - low) / 2)} here, {time_left(left)}"
 
 
 def names_in_order(here_first: bool) -> Tuple[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Dict, List, NamedTuple, Optional
 
 import msgspec
@@ -20,6 +21,7 @@ from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure.base import BatchFacts, Built, CaseRun, FirstFacts, StepMeter
 from ipubench.plugins.measure.disturbance import Disturbance, is_enough
 from ipubench.plugins.measure.energy import EnergyWindow
+from ipubench.plugins.measure.estimate import estimate_text
 from ipubench.plugins.measure.inspection import save_graph
 from ipubench.plugins.measure.latency_and_input import (
     describe_input,
@@ -95,6 +97,7 @@ class Meter(StepMeter):
             self._budget = self.case_run.run.bounds.budget(self.case_run.run.closing)
         warm = self._warm_up(step, facts)
         rounds = self._rounds(warm, step)
+        rounds.show = partial(self._show_estimate, rounds, step, facts)
         seconds = self._run(rounds, step)
         record = (
             self._describe(start, step, facts, warm, rounds, seconds, memory) if seconds else None
@@ -186,6 +189,16 @@ class Meter(StepMeter):
         """Show a line that stays on the screen."""
         self.case_run.run.progress.line(f"  {text}")
 
+    def _show_estimate(
+        self, rounds: Rounds, step: Step, facts: BatchFacts, seconds: List[float]
+    ) -> None:
+        """Show the estimate from the rounds so far."""
+        self.case_run.run.progress.estimate(
+            lambda: estimate_text(
+                rounds, seconds, _per_round(step, facts), facts.unit, step.timed_share()
+            )
+        )
+
     def _run(self, rounds: Rounds, step: Step) -> List[float]:
         """Run the rounds; return their seconds."""
         self.phase("prepare", "preparing the rounds")
@@ -213,7 +226,7 @@ class Meter(StepMeter):
     ) -> Record:
         """Return the record; some of its parts run the step again."""
         items = facts.items * step.counted_processes
-        per_round = items * step.batches_per_step
+        per_round = _per_round(step, facts)
         kept = rounds.disturbance.kept(len(seconds))
         enough = is_enough(of_rounds(seconds, kept), len(seconds), rounds.limits.budget)
         if not enough:
@@ -287,6 +300,11 @@ class Meter(StepMeter):
     def _input(self, step: Step, items: float, unit: str) -> Optional[InputRates]:
         self.phase("input", "measuring what limits")
         return describe_input(step, items, unit, self.device.clock)
+
+
+def _per_round(step: Step, facts: BatchFacts) -> float:
+    """Return the items of a round."""
+    return facts.items * step.counted_processes * step.batches_per_step
 
 
 def in_items(counters: Dict[str, Any], items: float) -> Dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 from typing import Callable, List, Optional, Sequence, Tuple
 
@@ -82,6 +83,8 @@ class Rounds:
     stopped_by: str = ""
     #: Seconds spent between the rounds, on canaries and on reading what others take.
     between: float = 0.0
+    #: Called between two rounds with the seconds so far, to show them.
+    show: Optional[Callable[[List[float]], None]] = None
 
     def before_round(self, seconds: List[float]) -> None:
         """End the rounds if the stop rule is met; otherwise time the canary."""
@@ -90,6 +93,8 @@ class Rounds:
         if self.stopped_by:
             self.energy.end()
             raise EnoughRounds
+        if seconds and self.show is not None:
+            self.between += timed(partial(self.show, seconds), self.clock)
         if self.canary is not None:
             self.canaries.append(timed(self.canary, self.clock))
             self.between += self.canaries[-1]

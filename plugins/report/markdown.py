@@ -16,7 +16,6 @@ from ipubench.plugins.baseline.rows import (
     own_noise,
 )
 from ipubench.plugins.record.record import compile_text
-from ipubench.plugins.record.structs import Facts
 from ipubench.plugins.record.text import (
     cut_middle,
     energy_text,
@@ -27,6 +26,7 @@ from ipubench.plugins.record.text import (
 )
 from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED, UNJUDGED, how_compared
 from ipubench.plugins.report import profiles, published
+from ipubench.plugins.report.columns import shared_line, shown_columns
 from ipubench.plugins.report.groups import GROUP_HEADINGS, group_tables
 from ipubench.plugins.report.mean_change import mean_in_words
 from ipubench.plugins.web.templates import render
@@ -46,6 +46,18 @@ MARKS = {
     "improved": "🟢",
     UNJUDGED: "⚪",
 }
+HEADINGS = (
+    "throughput",
+    "engine",
+    "±",
+    "p50",
+    "p99",
+    "J/item",
+    "compile s",
+    "peak",
+    "change",
+    "verdict",
+)
 #: Columns of text, aligned to the left.
 LEFT = ("case", "verdict", "why", "engine")
 #: What to shorten if the summary is too long, in this order.
@@ -57,7 +69,8 @@ def markdown(report: Report) -> str:
     rows = named(report.rows())
     changed = by_change([row for row in rows if row.kind in CHANGED])
     compared = any(row.change is not None for row in rows)
-    energy = any(row.energy is not None for row in rows)
+    full = [_full(row) for row in rows]
+    columns = shown_columns(HEADINGS, [row["cells"] for row in full])
     return _fitting(
         {
             "mark": _mark(report, rows),
@@ -70,8 +83,10 @@ def markdown(report: Report) -> str:
             "group_headings": GROUP_HEADINGS,
             "profiles": profiles.shown(changed),
             "noisy": own_noise((row.name, row) for row in rows),
-            "rows": [_full(row, energy) for row in rows],
-            "energy": ["J/item"] if energy else [],
+            "rows": full,
+            "columns": columns,
+            "headings": [HEADINGS[index] for index in columns],
+            "shared": shared_line(HEADINGS, [row["cells"] for row in full]),
             "all": "The case" if len(rows) == 1 else f"All {len(rows)} cases",
             "started": "" if report.started is None else minute_of(report.started),
             "command": cut_middle(report.command, MOST_COMMAND),
@@ -120,14 +135,14 @@ def _changed(row: CaseRow) -> Dict[str, str]:
     }
 
 
-def _full(row: CaseRow, energy: bool) -> Facts:
+def _full(row: CaseRow) -> Dict[str, Any]:
     cells = (
         _rate(row.throughput, row.unit),
         row.engine,
         share_text(row.spread),
         _time(row.p50_ms),
         _time(row.p99_ms),
-        *([energy_text(row.energy)] if energy else []),
+        energy_text(row.energy),
         compile_text(row.compile, row.compile_seconds),
         share_text(row.share, 0),
         change_of(row),

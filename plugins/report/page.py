@@ -32,6 +32,7 @@ from ipubench.plugins.record.verdict import how_compared
 from ipubench.plugins.report import published
 from ipubench.plugins.report.groups import GROUP_HEADINGS, group_tables
 from ipubench.plugins.report.markdown import change_of
+from ipubench.plugins.report.mean_change import mean_in_words
 from ipubench.plugins.report.profiles import shown
 from ipubench.plugins.web.templates import render, script
 
@@ -90,6 +91,7 @@ def page(report: Report) -> str:
     kinds = counts(rows)
     values: Dict[str, object] = {
         "headline": conclusion(report, rows),
+        "mean": mean_in_words((row.change, row.change_low, row.change_high) for row in rows),
         "worst": "bad" if report.ended_badly or any(kind in kinds for kind in BAD) else "good",
         "problems": report.problems,
         "counts": kinds,
@@ -120,8 +122,13 @@ def page(report: Report) -> str:
 
 
 def _columns(rows: Sequence[CaseRow]) -> List[Tuple[str, str, bool]]:
-    """Return the columns that are not empty in all rows."""
-    judged = any(row.kind != MEASURED or row.reasons for row in rows)
+    """Return the columns that are not empty in all rows, and verdicts that differ.
+
+    The counts above the table have a verdict that all rows share.
+    """
+    kinds = {row.kind for row in rows}
+    judged = len(kinds) > 1 or any(row.reasons for row in rows)
+    judged = judged or (len(rows) == 1 and kinds != {MEASURED})
     filled = {key for row in rows for key, (text, _) in _cells(row).items() if text}
     return [
         ("now" if key == "throughput" and "before" in filled else heading, key, number)

@@ -23,6 +23,7 @@ from ipubench.plugins.record.text import (
     without_identifier,
 )
 from ipubench.plugins.record.verdict import Verdict
+from ipubench.plugins.report.columns import shared_line, shown_columns
 from ipubench.plugins.report.groups import Ratio, groups_of
 
 HEADINGS = (
@@ -43,7 +44,6 @@ HEADINGS = (
     "change",
     "interval",
 )
-NEEDED = ("case",)
 VERDICT, CHANGE = HEADINGS.index("verdict"), HEADINGS.index("change")
 # A narrow terminal lacks these columns, in this order: the interval and the verdict if a name would
 # otherwise be cut, the others only if less than this would remain of it.
@@ -148,8 +148,8 @@ def _row(
 def layout(rows: Sequence[Row], width: int) -> List[Row]:
     """Align the rows under the headings within ``width`` columns; each becomes one line.
 
-    Leaves out empty columns and those that do not fit. A long name is cut in the middle, but only
-    while names stay different. Figures are never cut.
+    Leaves out columns that are empty, facts that all rows share, and what does not fit. A long name
+    is cut in the middle, but only while names stay different. Figures are never cut.
     """
     if all(len(row.cells) == 1 for row in rows):
         return []
@@ -157,9 +157,7 @@ def layout(rows: Sequence[Row], width: int) -> List[Row]:
         full = [HEADINGS, *(row.cells for row in shown_rows if len(row.cells) > 1)]
         widths = [max(map(len, column)) for column in zip(*full)]
         shown = [
-            index
-            for index, (heading, *cells) in enumerate(zip(*full))
-            if heading not in left_out and (heading in NEEDED or set(cells) != {"-"})
+            index for index in shown_columns(HEADINGS, full[1:]) if HEADINGS[index] not in left_out
         ]
         rooms = {gap: width - 1 - sum(widths[i] + gap for i in shown[1:]) for gap in GAPS}
         gap = next((gap for gap in GAPS if rooms[gap] >= widths[0]), 0)
@@ -177,6 +175,11 @@ def layout(rows: Sequence[Row], width: int) -> List[Row]:
         line = aligned(cells, [widths[index] for index in shown], " " * gap)
         lines.append(Row((line,), row.kind))
     return lines
+
+
+def shared_by(rows: Sequence[Row]) -> str:
+    """Return a line with the facts that all cases of a table share, or ''."""
+    return shared_line(HEADINGS, [row.cells for row in rows if len(row.cells) > 1])
 
 
 def _column_sets(rows: Sequence[Row]) -> List[Tuple[Sequence[Row], Tuple[str, ...]]]:

@@ -14,6 +14,7 @@ from ipubench.plugins.baseline.rows import CHANGED, change_text, own_noise, reas
 from ipubench.plugins.baseline.store import path_text
 from ipubench.plugins.command_line.arguments import all_arguments
 from ipubench.plugins.compare.baseline_plugin import missing_cases
+from ipubench.plugins.gate.passed import why_passed
 from ipubench.plugins.gate.policy_file import Policy
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.record import (
@@ -33,7 +34,7 @@ from ipubench.plugins.record.verdict import COMPARED, MISSING, PASS, REGRESSED, 
 from ipubench.plugins.report import published
 from ipubench.plugins.report.mean_change import mean_in_words
 from ipubench.plugins.report.profiles import one_line
-from ipubench.plugins.report.table import Row, layout, table_rows
+from ipubench.plugins.report.table import Row, layout, shared_by, table_rows
 from ipubench.plugins.run.results import Recording
 from ipubench.plugins.run.time_spent import time_summary
 from ipubench.plugins.state import Run
@@ -85,9 +86,9 @@ def write_summary(terminalreporter: Any, run: Run) -> None:
 
 def summary(run: Recording, benchmarks: Sequence[Benchmark], width: int) -> List[Row]:
     """Return the table of all measured cases as lines, and notes on them."""
-    table = layout(table_rows(benchmarks, run.results.verdicts), width)
-    notes = [*_notes(run), *published.last_lines(benchmarks)]
-    return table + [Row((note,)) for note in notes]
+    rows = table_rows(benchmarks, run.results.verdicts)
+    notes = [shared_by(rows), *_notes(run), *published.last_lines(benchmarks)]
+    return layout(rows, width) + [Row((note,)) for note in notes if note]
 
 
 def _names(run: Recording) -> Dict[str, str]:
@@ -301,6 +302,10 @@ def gate_lines(run: Run) -> List[Row]:
     for nodeid in by_kind.get(REGRESSED, ()):
         if nodeid in profiles:
             lines.append(Row((f"  {names[nodeid]}: {one_line(profiles[nodeid])}",)))
+    reasons: Dict[str, List[str]] = {}
+    for nodeid in by_kind.get(PASS, ()):
+        reasons.setdefault(why_passed(verdicts[nodeid]), []).append(names.get(nodeid, nodeid))
+    lines += [Row((f"  {PASS}, {why}: {some_of(found)}",)) for why, found in reasons.items() if why]
     passed = [verdicts[nodeid].extra_info for nodeid in by_kind.get(PASS, ())]
     if any(passed):
         texts = some_of(list(dict.fromkeys(text for one in passed for text in one)))

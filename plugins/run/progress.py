@@ -7,9 +7,10 @@ full line.
 from __future__ import annotations
 
 import math
+import os
 import statistics
 import time
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import pytest
 
@@ -33,6 +34,8 @@ from ipubench.plugins.selection.selected import case_of
 NARROWEST_NAME = 16
 #: Parts of a case's time (plugins/run/time_spent.py) that later cases do not need.
 ONCE = ("device", "import", "peak")
+#: The least time between two running estimates.
+ESTIMATE_SECONDS = 0.2
 
 
 class Progress:
@@ -47,10 +50,11 @@ class Progress:
         # The terminal of a pytest-xdist worker is not visible.
         unseen = self.terminal is None or is_worker(config)
         self.quiet = unseen or config.getoption("verbose", 0) < 0
-        self.live = not self.quiet and self.terminal.isatty and self.terminal.hasmarkup
+        self.live = not self.quiet and _can_rewrite(config, self.terminal)
         self.running: List[str] = []
         #: Whether the current line of the terminal is ours, so that we may replace it.
         self._in_line = False
+        self._next_estimate = 0.0
         #: Whether all tests have ended.
         self.over = False
         self.expect({})
@@ -106,8 +110,24 @@ class Progress:
         tail = f" {len(self.running)} at a time" if several else f" {text}"
         with uncaptured(self.config):
             self._leave_others()
-            self.terminal.rewrite(fitting(start, names, [tail], self._width()), erase=True)
+            line = fitting(start, names, [tail], self._width())
+            self.terminal.rewrite(line[: self._width()], erase=True)
             self._in_line = True
+
+    def estimate(self, text: Callable[[], str]) -> None:
+        """Show a running estimate, a few times a second; call ``text`` only for these."""
+        if self.live and self._clock() >= self._next_estimate:
+            self.phase(text())
+            self._next_estimate = self._clock() + ESTIMATE_SECONDS
+
+    def close(self) -> None:
+        """Clear the line of a case that an interruption ended."""
+        self.over = True
+        if self._in_line:
+            with uncaptured(self.config):
+                self.terminal.rewrite("", erase=True)
+                self.terminal.rewrite("")
+            self._in_line = False
 
     def line(self, text: str) -> None:
         """Write a permanent line about a running case."""
@@ -180,6 +200,13 @@ class Progress:
     def _width(self) -> int:
         width: int = self.terminal._tw.fullwidth
         return width - 1
+
+
+def _can_rewrite(config: pytest.Config, terminal: Any) -> bool:
+    """Return whether lines can be rewritten: not in a log, and not if tests write to them (-s)."""
+    in_a_log = os.environ.get("CI") or os.environ.get("BUILD_NUMBER")
+    can = terminal.isatty and terminal.hasmarkup and config.getoption("capture", "") != "no"
+    return bool(can and not in_a_log)
 
 
 def fitting(start: str, name: str, tails: Iterable[str], width: int) -> str:
@@ -277,6 +304,11 @@ class Remaining:
         # Workers run several cases at a time: divide by the average number so far.
         busy = math.fsum(known) + spent
         return max(0.0, work - spent) * (now - self._first) / busy if busy > 0 else None
+
+
+def time_left(seconds: float) -> str:
+    """Return the time left as text, which the next estimate replaces."""
+    return f"{math.ceil(seconds)} s left" if seconds < 95 else f"{rough_duration(seconds)} left"
 
 
 def rough_duration(seconds: float) -> str:

@@ -19,7 +19,7 @@
   function textOf(point, unit) {
     const parts = [`${point.when} ${point.revision}`, `${point.rate} ${unit}`];
     if (point.interval) parts.push(`95%: ${point.interval}`);
-    if (point.change) parts.push(`level ${point.change}`);
+    if (point.change) parts.push(`level ${point.change} (${point.sure})`);
     if (point.promoted) parts.push(`baseline ${point.promoted}`);
     if (point.accepted) parts.push(point.accepted);
     return parts.join("\n");

@@ -84,12 +84,15 @@ def test_a_disturbed_baseline_is_stored_only_on_demand(project: Project) -> None
     outcome = project.run(*save, env=BUSY).assert_code(1)
     outcome.line("no baseline was written: no case was left")
     assert not (project.folder / "baselines").exists()
-    project.run(*save, "--keep-disturbed", env=BUSY).assert_code(0)
+    outcome = project.run(*save, "--keep-disturbed", env=BUSY).assert_code(0)
+    outcome.line("beta-synthetic: kept, but no gate can judge it")
     outcome = project.run(*GATE).assert_code(0)
     outcome.line("1 inconclusive")
     outcome.line("in the baseline other programs")
     # No gate uses it, so an undisturbed measurement replaces it.
-    project.run(*save, "--baseline=main").assert_code(0).line("baseline with 1 case written")
+    outcome = project.run(*save, "--baseline=main").assert_code(0)
+    outcome.line("baseline with 1 case written")
+    outcome.line("finds slow-downs from ")
 
 
 def test_a_baseline_replaces_disturbed_processes(project: Project) -> None:

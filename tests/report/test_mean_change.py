@@ -33,6 +33,7 @@ def test_a_compared_run_shows_it(project: Project) -> None:
     project.run("-k", "alpha", "--baseline-save=main", "--processes=1").assert_code(0)
     slow = {"IPUBENCH_FAKE_SLOWDOWN": "1.25"}
     words = ("-k", "alpha", "--baseline=main")
-    outcome = project.run(*words, env=slow).assert_code(0)
-    line = outcome.line("geometric mean of ")
+    outcome = project.run(*words, "--report=out", env=slow).assert_code(0)
+    line = outcome.line("geometric mean of ").strip()
     assert float(line.split(": ")[1].split("%")[0]) == pytest.approx(-20, abs=1)
+    assert line.capitalize() in (project.folder / "out" / "report.html").read_text()

@@ -13,7 +13,7 @@ from ipubench.plugins.baseline.rows import own_noise
 from ipubench.plugins.record.structs import Contention, InputRates
 from ipubench.plugins.record.text import percent, short_number
 from ipubench.plugins.record.verdict import JudgedMetric, Verdict
-from ipubench.plugins.report.table import HEADINGS, Row, layout, table_rows
+from ipubench.plugins.report.table import HEADINGS, Row, layout, shared_by, table_rows
 from ipubench.plugins.report.terminal import summary, verdict_text
 from ipubench.plugins.run.results import Recording, SessionResults
 from ipubench.plugins.selection.selected import Selection
@@ -70,6 +70,19 @@ def test_an_empty_column_is_left_out_and_no_case_makes_no_table() -> None:
     assert layout([], 80) == []
     (heading, _) = lines_of([Row((*ROW.cells[:12], "-", "-", "-", "-"))], 80)
     assert not {"peak", "change", "interval"} & set(heading.split())
+
+
+def test_a_fact_that_all_rows_share_has_a_line_and_no_column() -> None:
+    at = HEADINGS.index("compile s")
+    other = Row((NAME + "2", *COMPARED.cells[1:at], "reused", *COMPARED.cells[at + 1 :]))
+    (heading, *_) = lines_of([COMPARED, other], 130)
+    assert "compile" in heading and not {"engine", "verdict"} & set(heading.split())
+    assert shared_by([COMPARED, other]) == "all cases: engine onednn"
+    (heading, *_) = lines_of([other, other], 130)
+    assert "compile" not in heading and "throughput" in heading  # a figure that happens to agree
+    assert shared_by([other, other]) == "all cases: engine onednn, compilation reused"
+    assert shared_by([COMPARED]) == shared_by([Row(("bench (images/s)",)), COMPARED]) == ""
+    assert "engine" in lines_of([COMPARED], 130)[0]
 
 
 def test_cut_names_and_headings_still_differ() -> None:

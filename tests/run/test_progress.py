@@ -91,6 +91,13 @@ def test_the_name_is_cut_but_the_numbers_never(name: str, width: int) -> None:
 
 NAMES = {f"bench.py::bench_a[{name}]": f"bench_a[{name}]" for name in ("one", "two", "three")}
 ONE, TWO, THREE = NAMES
+CI = ("CI", "BUILD_NUMBER")
+
+
+@pytest.fixture(autouse=True)
+def _outside_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in CI:
+        monkeypatch.delenv(variable, raising=False)
 
 
 class Terminal:
@@ -101,7 +108,7 @@ class Terminal:
         self._tw = SimpleNamespace(fullwidth=60, width_of_current_line=0)
         self.written: List[str] = []
 
-    def rewrite(self, text: str, erase: bool, **markup: bool) -> None:
+    def rewrite(self, text: str, erase: bool = False, **markup: bool) -> None:
         self.written.append(f"~{text}")
 
     def write_line(self, text: str, **markup: bool) -> None:
@@ -116,12 +123,12 @@ class Terminal:
         return written
 
 
-def started(is_terminal: bool, verbose: int = 0, **attributes: Any) -> Any:
+def started(is_terminal: bool, verbose: int = 0, capture: str = "fd", **attributes: Any) -> Any:
     """Return the progress of a run of three cases, with a stopped clock."""
     plugins = {"terminalreporter": Terminal(is_terminal)}
     config: Any = SimpleNamespace(
         pluginmanager=SimpleNamespace(getplugin=plugins.get),
-        getoption=lambda name, default=None: verbose,
+        getoption={"verbose": verbose, "capture": capture}.get,
         **attributes,
     )
     made = Progress(config)
@@ -148,6 +155,40 @@ def test_a_terminal_shows_the_activity_of_a_case_until_its_line_is_final() -> No
     made.forget(THREE)
     made.phase("measuring")
     assert made.terminal.taken() == ["~[2/3] bench_a[two] measuring"]
+
+
+def test_an_estimate_is_shown_a_few_times_a_second_and_cleared_at_the_end() -> None:
+    made = started(is_terminal=True)
+    made.begin(ONE)
+    assert made.terminal.taken() == ["~[1/3] bench_a[one] starting"]
+    now = [100.0]
+    made._clock = lambda: now[0]
+    for moment in (100.0, 100.1, 100.19, 100.21, 100.3):
+        now[0] = moment
+        made.estimate(lambda: f"at {now[0]}")
+    assert made.terminal.taken() == [
+        "~[1/3] bench_a[one] at 100.0",
+        "~[1/3] bench_a[one] at 100.21",
+    ]
+    made.close()
+    made.close()
+    assert made.terminal.taken() == ["~", "~"]
+
+
+@pytest.mark.parametrize("name", [*CI, "-s"])
+def test_a_log_and_a_terminal_that_tests_write_to_have_no_estimates(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert started(is_terminal=True).live
+    if name == "-s":
+        made = started(is_terminal=True, capture="no")
+    else:
+        monkeypatch.setenv(name, "true")
+        made = started(is_terminal=True)
+    assert not made.live
+    made.begin(ONE)
+    made.estimate(lambda: pytest.fail("an estimate"))
+    assert made.terminal.taken() == []
 
 
 def test_a_file_has_one_whole_line_per_case() -> None:
@@ -228,10 +269,11 @@ def on_a_terminal(project: Project, columns: int, *words: str) -> str:
     python = project.folder / "python"
     SuiteServer.python(python)
     options = (*QUIETLY, "-k", "bs8", "bench_fake.py", "--device=fake", *words)
+    interactive = {key: text for key, text in project.environment.items() if key not in CI}
     process = subprocess.Popen(
         [str(python), "-m", "pytest", *options],
         cwd=str(project.folder),
-        env={**project.environment, "COLUMNS": str(columns), "TERM": "xterm"},
+        env={**interactive, "COLUMNS": str(columns), "TERM": "xterm"},
         stdin=slave,
         stdout=slave,
         stderr=slave,
@@ -261,6 +303,7 @@ def test_a_narrow_terminal_stays_readable(project: Project) -> None:
     assert all(len(line.rstrip()) < 60 for line in lines)
     assert any(".." in line for line in lines)
     assert "] starting" in plain and " measuring (5 s at most)" in plain
+    assert re.search(r"items/s(, | ±0.0%, )\d+ s left", plain)
     # A carriage return begins the line again, so earlier text on it is lost.
     kept = [line.rstrip("\r").split("\r")[-1].strip() for line in plain.split("\n")]
     assert "test_ordinary.py .." in kept
