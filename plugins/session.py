@@ -26,6 +26,7 @@ from ipubench.plugins.compare import (
     fresh_processes,
     judge_plugin,
     policy,
+    screening,
 )
 from ipubench.plugins.fleet import controller, worker
 from ipubench.plugins.listing import describe, dry_run
@@ -126,6 +127,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Check what the selected cases need, and divide the time among them."""
     config, items, run = session.config, session.items, run_of(session.config)
     run.flags = apart.flags_of_most(items)
+    baseline_plugin.match_root_folder(run)
     policy.check_markers(run.policy, items)
     journal.note_selection(run, items)
     datasets.find_data(config, items)
@@ -152,10 +154,11 @@ def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Ite
 
 
 def pytest_runtestloop(session: pytest.Session) -> Optional[bool]:
-    """With ``--describe`` or ``--dry-run`` list the cases, and run none; else count them first."""
+    """With ``--describe`` or ``--dry-run`` list the cases and run none; else count and screen."""
     listed = dry_run.list_commands(session) or describe.list_options(session)
     if not listed:
         counting.count_cases(run_of(session.config), session.items)
+        screening.screen_cases(run_of(session.config), session.items)
     return listed
 
 
@@ -179,7 +182,8 @@ def pytest_fixture_setup(
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, None, None]:
     """Begin a case in the journal and on the screen; count its time."""
     run, is_case = run_of(item.config), case_of(item) is not None
-    with within.time_of_case(run.limit, item), run.spent.of_test(is_case):
+    brief = screening.measured_briefly(run, item)
+    with within.time_of_case(run.limit, item), run.spent.of_test(is_case), brief:
         run.progress.begin_test(item)
         journal.begin_case(run, item)
         run.bounds.begin(item)

@@ -14,7 +14,7 @@ from typing import Any, Callable, Optional, Sequence
 from ipubench.fixtures.case.masking import mask_output
 from ipubench.plugins.baseline import commands
 from ipubench.plugins.baseline.format import BaselineError
-from ipubench.plugins.baseline.history import history
+from ipubench.plugins.baseline.history import history, import_files
 from ipubench.plugins.baseline.promote import Acceptance, promote
 from ipubench.plugins.baseline.site import address_of_commits, site
 from ipubench.plugins.record.text import (
@@ -124,6 +124,18 @@ def _add_changing(add: Callable[..., argparse.ArgumentParser]) -> None:
         const="",
         metavar="DIR",
         help="also keep all that was measured for trends (baselines/history)",
+    )
+
+    imports = add("import", "keep files of pytest-benchmark in the history", import_files)
+    imports.add_argument(
+        "files",
+        type=given,
+        nargs="+",
+        metavar="FILE",
+        help=".benchmarks/*/*.json, or a folder with such files",
+    )
+    imports.add_argument(
+        "--folder", type=given, metavar="DIR", help="where runs are kept (baselines/history)"
     )
 
     prune = add("prune", "take out the cases that no longer exist", commands.prune)

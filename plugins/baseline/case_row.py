@@ -19,6 +19,7 @@ from ipubench.plugins.record.record import (
     THROUGHPUT,
     clean_rounds,
     facts_in,
+    joules_per_item,
     number_of,
     processes_of,
     ran_by,
@@ -77,6 +78,8 @@ COLUMNS: Tuple[Tuple[str, str], ...] = (
     ("throughput min (items/s)", "min"),
     ("throughput max (items/s)", "max"),
     ("instructions (1/call)", "instructions"),
+    ("energy (J/item)", "energy"),
+    ("energy source", "energy_source"),
     ("latency p50 (ms)", "p50_ms"),
     ("latency p90 (ms)", "p90_ms"),
     ("latency p99 (ms)", "p99_ms"),
@@ -152,6 +155,8 @@ class CaseRow:
     min: Optional[float] = None
     max: Optional[float] = None
     instructions: Optional[float] = None
+    energy: Optional[float] = None
+    energy_source: str = ""
     p50_ms: Optional[float] = None
     p90_ms: Optional[float] = None
     p99_ms: Optional[float] = None
@@ -220,6 +225,8 @@ def row_of(benchmark: Benchmark, verdict: Optional[Verdict] = None) -> CaseRow:
         min=throughput.min,
         max=throughput.max,
         instructions=record.instructions.per_call if record.instructions else None,
+        energy=joules_per_item(record),
+        energy_source=record.energy.source if record.energy else "",
         p50_ms=latency.p50_ms,
         p90_ms=latency.p90_ms,
         p99_ms=latency.p99_ms,
@@ -234,7 +241,7 @@ def row_of(benchmark: Benchmark, verdict: Optional[Verdict] = None) -> CaseRow:
         stopped_by=record.rounds.stopped_by,
         processes=len(processes),
         canary_ms=1000 * median(canaries) if canaries else None,
-        host_memory_bytes=record.memory.host_peak_rss_bytes,
+        host_memory_bytes=record.memory.host_peak_rss_bytes or None,
         device_memory_bytes=record.memory.device_peak_bytes,
         flops_per_item=compute.flops_per_item,
         achieved_flops=shown.achieved,

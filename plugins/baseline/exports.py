@@ -95,6 +95,7 @@ def github_action_benchmark(rows: Iterable[CaseRow]) -> str:
             "rounds": row.rounds,
             "processes": row.processes,
             "instructions a call": row.instructions,
+            "energy of an item (J)": row.energy,
         }
         lines = [f"{key}: {_shown(value)}" for key, value in facts.items() if value]
         if row.share is not None:
@@ -128,6 +129,8 @@ def bencher(rows: Iterable[CaseRow]) -> str:
             measures["latency-p99"] = {"value": 1e6 * row.p99_ms}
         if row.instructions is not None:
             measures["instructions"] = {"value": row.instructions}
+        if row.energy is not None:
+            measures["energy"] = {"value": row.energy}
         if row.compile == "fresh" and row.compile_seconds is not None:
             measures["build-time"] = {"value": row.compile_seconds}
         if row.host_memory_bytes is not None:

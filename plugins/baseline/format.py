@@ -10,6 +10,7 @@ import msgspec
 
 from ipubench.fixtures.case.untrusted import parse_json
 from ipubench.plugins.baseline.entries import Key, key_of
+from ipubench.plugins.baseline.pytest_benchmark_file import is_saved_file, with_records
 from ipubench.plugins.baseline.run_facts import RunFacts
 from ipubench.plugins.record.structs import NAMESPACE, Around, Benchmark, Json, Part, inward
 
@@ -59,8 +60,11 @@ class Document(Around, frozen=True, kw_only=True):
         return cls(**known, benchmarks=benchmarks, ipubench=OurPart(FORMAT, runs))
 
 
-def decode(path: Path, text: str, wanted: Callable[[str], bool]) -> Document:
-    """Return the ``wanted`` cases of the document in a file's text. Raises BaselineError."""
+def decode(path: Path, text: str, wanted: Callable[[str], bool], imports: bool) -> Document:
+    """Return the ``wanted`` cases of the document in a file's text. Raises BaselineError.
+
+    ``imports``: whether it may be a file of pytest-benchmark.
+    """
     try:
         check_size(text)
         plain = parse_json(text)
@@ -69,11 +73,14 @@ def decode(path: Path, text: str, wanted: Callable[[str], bool]) -> Document:
             f"the baseline {path} cannot be read as JSON ({error}); restore it, or write another "
             "one with --baseline-save"
         ) from error
+    imported = imports and is_saved_file(plain)
+    plain = {**plain, NAMESPACE: {"format": FORMAT}} if imported else plain
     part = plain.get(NAMESPACE) if isinstance(plain, dict) else None
     version = part.get("format") if isinstance(part, dict) else None
     if type(version) is not int or not isinstance(plain.get("benchmarks"), list):
+        or_file = ", nor a file of pytest-benchmark" if imports else ""
         raise BaselineError(
-            f"{path} is not a baseline of this suite; write one with --baseline-save"
+            f"{path} is not a baseline of this suite{or_file}; write one with --baseline-save"
         )
     if version != FORMAT:
         raise BaselineError(
@@ -82,7 +89,8 @@ def decode(path: Path, text: str, wanted: Callable[[str], bool]) -> Document:
         )
     kept = [one for one in plain["benchmarks"] if wanted(_name(one))]
     try:
-        return checked({**plain, "benchmarks": kept})
+        plain = {**plain, "benchmarks": kept}
+        return checked(with_records(plain) if imported else plain)
     except ValueError as error:
         raise BaselineError(
             f"the baseline {path} is damaged: {error}; restore it, or write another one with "

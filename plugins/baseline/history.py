@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import Callable, Iterator, List, NamedTuple, Sequence, Tuple
 
+from msgspec.structs import replace
 from pytest import ExitCode
 
 from ipubench.fixtures.case.errors import counted
@@ -45,6 +46,7 @@ from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.text import (
     cut_middle,
     percent,
+    safe_name,
     short_number,
     table,
     terminal_width,
@@ -161,6 +163,23 @@ def history(args: Namespace) -> int:
         print_lines(trend_overview(marked))
     else:
         print_lines(line for one in marked for line in trend_details(*one))
+    return 0
+
+
+def import_files(args: Namespace) -> int:
+    """Keep results of files, such as those of pytest-benchmark, in the history."""
+    paths: List[Path] = []
+    for given in map(user_path, args.files):
+        paths += sorted(given.rglob("*.json")) if given.is_dir() else [given]
+    if not paths:
+        raise BaselineError(f"{', '.join(args.files)}: found no file *.json")
+    root = user_path(args.folder) if args.folder else suite_root() / FOLDER
+    for path, document in [(path, store.load_document(path)) for path in paths]:
+        for ours in by_machine(document.benchmarks).values():
+            newest = max(one.record.time for one in ours)
+            kept = path_of(root, ours, newest, safe_name(path.stem))
+            store.write(kept, replace(document, benchmarks=ours))
+            print(f"{counted(len(ours), 'case')} of {path} kept for the history in {kept}")
     return 0
 
 

@@ -14,10 +14,11 @@ from ipubench.plugins.baseline.entries import (
 )
 from ipubench.plugins.gate.shown_throughput import throughput_of
 from ipubench.plugins.record.record import COMPILED, processes_of
-from ipubench.plugins.record.structs import Benchmark, Facts
+from ipubench.plugins.record.structs import Benchmark, Energy, Facts
 from ipubench.plugins.record.text import (
     cut_middle,
     distinct_names,
+    energy_text,
     percent,
     share_text,
     short_number,
@@ -104,6 +105,7 @@ def details(benchmark: Benchmark) -> Iterator[str]:
         ("versions", _pairs(record.versions)),
         ("throughput", f"{short_number(rate.median)} {rate.unit}{interval}"),
         ("latency", ", ".join(f"{name} {short_number(ms)} ms" for name, ms in times)),
+        *([("energy", _energy(record.energy))] if record.energy else []),
         (
             "compilation",
             f"{record.compile_seconds:.1f} s ({record.compile})"
@@ -140,6 +142,10 @@ def details(benchmark: Benchmark) -> Iterator[str]:
             )
         )
     yield from table(rows, terminal_width())
+
+
+def _energy(energy: Energy) -> str:
+    return energy.unknown or f"{energy_text(energy.per_item)} an item ({energy.source})"
 
 
 def _pairs(values: Facts) -> str:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from ipubench.fixtures.case.errors import some_of
 from ipubench.fixtures.case.untrusted import BadFile, read_bytes
+from ipubench.fixtures.machine import files
 from ipubench.fixtures.machine.files import (
     check_folder_writable,
     kind_of,
@@ -96,6 +97,19 @@ def listed(folder: Path) -> List[Path]:
     return [folder / name for name in names if not name.startswith(".")]
 
 
+def newest_in(path: Path) -> Path:
+    """Return the newest file of a folder of pytest-benchmark or of the history; else the path.
+
+    Their names begin with a number or the time. Raises BaselineError for a folder without one.
+    """
+    if kind(path) != files.FOLDER:
+        return path
+    numbered = [one for one in baselines_in(path) if one.name[:4].isdigit()]
+    if not numbered:
+        raise BaselineError(f"the folder {path} has no file 0001_NAME.json: name a baseline's file")
+    return numbered[-1]
+
+
 def check_writable(path: Path) -> None:
     """Raise BaselineError if a baseline cannot be written. Leaves nothing behind."""
     target = _target(path)
@@ -115,7 +129,7 @@ def load_all(path: Path) -> List[Benchmark]:
 
 def entries_in(path: Path) -> List[Benchmark]:
     """Return the entries of a baseline; none without a file. Raises BaselineError."""
-    return load_all(path) if exists(path) else []
+    return list(load_document(path, imports=False).benchmarks) if exists(path) else []
 
 
 def sound_places(path: Path) -> Set[Place]:
@@ -126,10 +140,13 @@ def sound_places(path: Path) -> Set[Place]:
     return {place_of(entry) for entry in entries_in(path) if not why_disturbed(entry)}
 
 
-def load_document(path: Path, wanted: Callable[[str], bool] = lambda nodeid: True) -> Document:
+def load_document(
+    path: Path, wanted: Callable[[str], bool] = lambda nodeid: True, imports: bool = True
+) -> Document:
     """Return the ``wanted`` cases of a file, after checking it.
 
-    Raises BaselineError for a damaged file.
+    ``imports``: whether it may be a file of pytest-benchmark, which we never change. Raises
+    BaselineError for a damaged file.
     """
     try:
         # Some editors begin a file with a byte order mark, which JSON lacks.
@@ -141,7 +158,7 @@ def load_document(path: Path, wanted: Callable[[str], bool] = lambda nodeid: Tru
     except (OSError, ValueError) as error:
         reason = error.reason if isinstance(error, BadFile) else error
         raise BaselineError(f"the baseline {path} cannot be read: {reason}") from error
-    return decode(path, text, wanted)
+    return decode(path, text, wanted, imports)
 
 
 def _others(path: Path) -> str:
@@ -173,7 +190,7 @@ def change(
     path = _target(path)
     with _locked(path):
         there = around is None or exists(path)
-        old = load_document(path) if there else Document(benchmarks=())
+        old = load_document(path, imports=False) if there else Document(benchmarks=())
         new = replace(old, benchmarks=rule(old.benchmarks))
         write(path, new if around is None else Document.of(around, new.benchmarks))
 

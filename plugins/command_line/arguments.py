@@ -42,8 +42,11 @@ MEASURING_OPTIONS = (
     "allocator",
     "affinity",
     "wait_for_quiet",
+    "energy",
     "launcher_args",
 )
+# Those of them without a value.
+MEASURING_FLAGS = ("energy",)
 # Options with a folder into which each case writes files.
 INSPECTION_OPTIONS = ("--profile", "--save-graph")
 # Options of pytest-benchmark that change how it measures: with a value, and without.
@@ -148,6 +151,9 @@ def measuring_arguments(
         value = getattr(options_of(config), dest) if dest in known else None
         values = value if isinstance(value, list) else [value]
         name = prefix + _flag(dest)[2:]
+        if dest in MEASURING_FLAGS:
+            arguments += [name] if value else []
+            continue
         arguments += [f"{name}={_as_text(dest, item)}" for item in values if item is not None]
     return arguments
 
@@ -197,8 +203,9 @@ def arguments_of(
 
 def typed_measuring_arguments(config: pytest.Config) -> List[str]:
     """Return the arguments of the command line that decide what a case does, as given."""
-    options = all_spellings(config, [*map(_flag, MEASURING_OPTIONS), *INSPECTION_OPTIONS])
-    flags = spellings(config, "--zero-values")
+    valued = [_flag(dest) for dest in MEASURING_OPTIONS if dest not in MEASURING_FLAGS]
+    options = all_spellings(config, [*valued, *INSPECTION_OPTIONS])
+    flags = all_spellings(config, ["--zero-values", *map(_flag, MEASURING_FLAGS)])
     return list(map("=".join, options_among(typed_arguments(config), options, flags)))
 
 

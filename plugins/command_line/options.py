@@ -213,6 +213,11 @@ def _add_measuring(group: Section) -> None:
         "2min",
     )
     group.addoption(
+        "--energy",
+        action="store_true",
+        help="also measure the energy of an item: on a CPU with RAPL, on a GPU with NVML",
+    )
+    group.addoption(
         "--allocator",
         default="tuned",
         choices=("tuned", "system"),
@@ -294,14 +299,16 @@ def _add_comparisons(group: Section) -> None:
     group.addoption(
         "--baseline",
         metavar="NAME",
-        help="compare with baselines/NAME.json (a value with a slash is a path)",
+        help="compare with baselines/NAME.json (a value with a slash is a path, also of a file of "
+        "pytest-benchmark)",
     )
     group.addoption(
         "--gate",
         type=gate_limits,
         metavar="PERCENT",
         help="fail a case that is certainly slower than its baseline by more than this, such as "
-        "2%%; instructions:1%% judges instructions and times nothing, 2%%,instructions:1%% both",
+        "2%%; instructions:1%% judges instructions and times nothing, 2%%,instructions:1%% both; "
+        "2%%,energy:5%% also judges the energy of an item",
     )
     group.addoption(
         "--gate-cap",

@@ -94,7 +94,8 @@ class Comparison:
         self.there = RemoteCase(run, item.nodeid, against.environment)
         self.thresholds = thresholds_of(run.policy, item)
         self.cap = max(options_of(self.config).gate_cap, paired.LEAST_PAIRS)
-        self.measured: List[Sides] = []
+        #: The pairs so far; those of a case that has passed are all.
+        self.measured: List[Sides] = list(run.screened.get(self.name, ()))
         self.device = run.selection.device
         self.unfit = why_not_alternating(item, self.device, against.environment)
         self._time = run.gate_time
@@ -111,6 +112,11 @@ class Comparison:
         tests = len(self.run.order) * max(1, len(self.thresholds))
         level = paired.level_of_a_look(self.cap, tests)
         reasons: List[str] = []
+        if self.measured:
+            for sides in self.measured:
+                self._add(sides)
+            found = paired.compare(self.measured, self.thresholds, level)
+            return paired.verdict_on_pairs(self.measured, found)
         case = case_of(self.item)
         name = case.id if case is not None else self.item.nodeid
         total = rough_duration(self.cap * self._expected)
@@ -150,10 +156,15 @@ class Comparison:
         with self._time.spending():
             sides = self._sides(first)
         self._expected = self._time.latest
-        rounds = None if sides.rounds is None else sides.rounds.decided()
-        self.run.add(PairLine(self.name, sides.here, sides.there, first, rounds))
+        self._add(sides)
         self._report(sides)
         return sides
+
+    def _add(self, sides: Sides) -> None:
+        """Write a pair into the journal."""
+        rounds = None if sides.rounds is None else sides.rounds.decided()
+        line = PairLine(self.name, sides.here, sides.there, sides.here_first, rounds)
+        self.run.add(line)
 
     def _sides(self, first: bool) -> Sides:
         """Measure a pair with alternating rounds or, if its step cannot, alternating processes."""

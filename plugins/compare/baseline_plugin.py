@@ -35,7 +35,7 @@ from ipubench.plugins.gate.rule import (
     least_slowdown,
 )
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record.record import THROUGHPUT, with_processes
+from ipubench.plugins.record.record import THROUGHPUT, is_imported, with_processes
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.text import percent
 from ipubench.plugins.record.verdict import (
@@ -74,12 +74,32 @@ def read_baseline(run: Run) -> None:
             if measures(config) and not is_worker(config):
                 store.check_writable(target)
         if option.baseline is not None:
-            path = store.baseline_path(option.baseline, config.rootpath)
+            path = store.newest_in(store.baseline_path(option.baseline, config.rootpath))
             names = run.policy.renamed if run.policy is not None else {}
             run.baseline = Comparison(path, renamed(store.load_all(path), names))
             run.depends["the baseline"] = digest(path)
     except BaselineError as error:
         raise pytest.UsageError(str(error)) from error
+
+
+def match_root_folder(run: Run) -> None:
+    """Give the cases of a file of pytest-benchmark the node ids that they have in this run.
+
+    It may have been saved with another root folder: test_a.py::test_x for tests/test_a.py::test_x.
+    """
+    if run.baseline is None:
+        return
+    known = run.selection.nodeids | run.selection.tests
+    files = {nodeid.split("::")[0] for nodeid in known}
+    path, entries = run.baseline.path, run.baseline.entries
+    imported = {one.fullname.split("::")[0] for one in entries if is_imported(one.record)}
+    names = {}
+    for old in imported - files:
+        found = [new for new in files if new.endswith(f"/{old}") or old.endswith(f"/{new}")]
+        if len(found) == 1:
+            names[old] = found[0]
+    if names:
+        run.baseline = Comparison(path, renamed(entries, names))
 
 
 def restore_case(run: Run, item: pytest.Item) -> None:
@@ -104,12 +124,14 @@ def gate_forecast(run: Run, items: List[pytest.Item]) -> List[str]:
     noise: Dict[str, Noise] = {}
     for entry in stored:
         name = entry.fullname
-        found = noise_of(entry, _rule(run, cases[name]))
-        if found is not None:
-            noise[name] = min(found, noise.get(name, found))
+        own = noise_of(entry, _rule(run, cases[name]))
+        if own is not None:
+            noise[name] = min(own, noise.get(name, own))
+    found = list(noise.values())
+    imported = bool(found) and all(is_imported(entry.record) for entry in stored)
     lines = (
         most_time(run.config, len(cases), len(judged)),
-        too_noisy(list(noise.values())),
+        one_process_each(found) if imported else too_noisy(found),
     )
     return [line for line in lines if line]
 
@@ -129,6 +151,15 @@ def noise_of(entry: Benchmark, rule: Rule) -> Optional[Noise]:
         return None
     goal = max(DETECTABLE_CHANGE, 2 * rule.thresholds[THROUGHPUT])
     return Noise(least, goal, entry.record.name)
+
+
+def one_process_each(cases: Sequence[Noise]) -> str:
+    """Return what a gate finds against a file of pytest-benchmark."""
+    least = percent(max(one.least for one in cases))
+    return (
+        "the baseline is a file of pytest-benchmark, which has one process of each case: the gate "
+        f"finds slow-downs from {least}, or more on a busy machine"
+    )
 
 
 def too_noisy(cases: Sequence[Noise]) -> str:

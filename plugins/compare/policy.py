@@ -14,7 +14,7 @@ import pytest
 
 from ipubench.fixtures.case.errors import shortened
 from ipubench.fixtures.case.options import nearest
-from ipubench.fixtures.command_line import options_of
+from ipubench.fixtures.command_line import change_options, options_of
 from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.count.judge import DEFAULT_THRESHOLD
 from ipubench.plugins.count.state import TIME_INSTEAD, counts
@@ -102,6 +102,8 @@ def read_policy(run: Run) -> None:
             run.policy = Policy.load(path, GateLimits.of(option.gate))
         elif option.gate is not None:
             run.policy = Policy(gate=GateLimits.of(option.gate))
+        if GateLimits.of(option.gate).energy is not None:
+            change_options(config, energy=True)
         if run.policy is not None and counts(config):
             run.policy = replace(run.policy, instructions=DEFAULT_THRESHOLD)
     except PolicyError as error:

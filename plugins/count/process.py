@@ -18,7 +18,7 @@ from ipubench.plugins.count import callgrind, launch
 from ipubench.plugins.count.calls import MOST_SECONDS
 from ipubench.plugins.count.counter import CALLGRIND
 from ipubench.plugins.elsewhere.place import HERE, Place
-from ipubench.plugins.elsewhere.remote_case import Outcome, RemoteCase
+from ipubench.plugins.elsewhere.remote_case import Outcome, RemoteCase, tests_not_found
 from ipubench.plugins.record.structs import CountedCase
 from ipubench.plugins.run.results import Recording, SessionResults
 
@@ -60,7 +60,7 @@ class CountingProcess:
         while waiting:
             outcome = self._run(waiting)
             results = outcome.results
-            unknown = self._unknown(waiting, outcome)
+            unknown = tests_not_found(self.ours, self.place, waiting, outcome.lines)
             if unknown:
                 found.update({name: CountedCase(uncountable=NO_SUCH_CASE) for name in unknown})
                 waiting = [name for name in waiting if name not in unknown]
@@ -81,17 +81,6 @@ class CountingProcess:
                 break
             waiting = left
         return found
-
-    def _unknown(self, nodeids: Sequence[str], outcome: Outcome) -> List[str]:
-        """Return the tests that the process did not find, for which pytest runs none."""
-        missing = [line.strip() for line in outcome.lines if "not found: " in line]
-        files, root = self.ours.selection.named_files, self.place.root(self.ours.config)
-        return [
-            name
-            for name in nodeids
-            for word in arguments_of(self.ours.config, name, files, root)[-1:]
-            if any(line.endswith(f"not found: {word}") for line in missing)
-        ]
 
     def _run(self, nodeids: Sequence[str]) -> Outcome:
         """Run one process for these tests."""

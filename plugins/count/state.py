@@ -26,7 +26,7 @@ def counts(config: pytest.Config) -> bool:
 def alone(config: pytest.Config) -> bool:
     """Whether counts alone decide, so that nothing is timed."""
     gate = GateLimits.of(options_of(config).gate)
-    return gate.throughput is None and gate.instructions is not None
+    return gate.throughput is gate.energy is None and gate.instructions is not None
 
 
 @dataclass

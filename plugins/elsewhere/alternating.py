@@ -86,9 +86,9 @@ class TwoProcesses:
     def launch(self, here_first: bool) -> None:
         """Start both processes; return when both have connected."""
         self.progress("starting both processes")
-        for name in _names(here_first):
+        for name in names_in_order(here_first):
             self.processes[name].launch()
-        for name in _names(here_first):
+        for name in names_in_order(here_first):
             self.processes[name].wait_until_connected()
 
     def prepare(self, here_first: bool) -> None:
@@ -96,9 +96,7 @@ class TwoProcesses:
 
         Raises UnfitError if the step cannot take turns.
         """
-        order = _names(here_first)
-        for name in order:
-            self.order(name, "ready")
+        order = names_in_order(here_first)
         ready = {}
         for name in order:
             self.progress(f"preparing {name}")
@@ -129,20 +127,20 @@ class TwoProcesses:
         return rounds
 
     def _both(self, here_first: bool, rounds: AdjacentRounds, watched: Contended) -> None:
-        for name in _names(here_first):
+        for name in names_in_order(here_first):
             watched.read()
             seconds = float(self.order(name, "round"))
             (rounds.here if name == HERE else rounds.there).seconds.append(seconds)
         rounds.here_first.append(here_first)
 
     def benchmarks(self, rounds: AdjacentRounds, here_first: bool) -> List[Benchmark]:
-        """End both processes; return the benchmarks of the one here and of the one there.
+        """End the case; return the benchmarks of the process here and of the one there.
 
         Recording measures more, such as latency, so the processes record in the pair's order.
         """
         self.progress("recording")
         records: Dict[str, Benchmark] = {}
-        for name in _names(here_first):
+        for name in names_in_order(here_first):
             plain = self.order(name, "record", rounds.stopped_by)
             try:
                 records[name] = Benchmark.of(plain)
@@ -150,20 +148,24 @@ class TwoProcesses:
                 why = f"its record cannot be read: {error}"
                 raise InstanceError(why, why, name) from None
             self.order(name, "close")
-            # Its imports, and whether its test passed, are known at its end.
-            if self.processes[name].close() == guarded_pytest.USAGE_ERROR:
-                why = "modules of another checkout were imported"
-                raise InstanceError(why, why, name)
         found = [records[HERE], records[THERE]]
         rounds.items_here, rounds.items_there = (one.record.items_per_round for one in found)
         return found
+
+    def end(self) -> None:
+        """Let both processes end: only then it is known what they imported, and who failed."""
+        for name, process in self.processes.items():
+            if process.close() == guarded_pytest.USAGE_ERROR:
+                why = "modules of another checkout were imported"
+                raise InstanceError(why, why, name)
 
     def order(self, name: str, order: str, argument: Any = None) -> Any:
         """Send a command to one process; return its reply."""
         return self.processes[name].command(order, argument, self.most_seconds)[0]
 
 
-def _names(here_first: bool) -> Tuple[str, str]:
+def names_in_order(here_first: bool) -> Tuple[str, str]:
+    """Return the names of both processes; the first comes first."""
     return (HERE, THERE) if here_first else (THERE, HERE)
 
 
@@ -179,20 +181,39 @@ def taking_turns(
 
     Raises FreshError if one fails, UnfitError if the step cannot take turns.
     """
+    try:
+        with both_started(here, there, here_first, device, progress) as processes:
+            for name in names_in_order(here_first):
+                processes.order(name, "ready")
+            processes.prepare(here_first)
+            yield processes
+            processes.end()
+    except InstanceError as error:
+        raise FreshError(
+            f"{here.nodeid} could not be measured in turns: {error}",
+            error.said or known_reason(error.lines) or error.why,
+            error.name == THERE,
+        ) from None
+
+
+@contextlib.contextmanager
+def both_started(
+    here: RemoteCase,
+    there: RemoteCase,
+    here_first: bool,
+    device: str,
+    progress: Callable[[str], None],
+) -> Iterator[TwoProcesses]:
+    """Yield the processes of a pair; end both, with all that they started.
+
+    Raises InstanceError if one fails.
+    """
     with scratch.folder("pair") as folder:
         pair = {HERE: here.directed(HERE, folder), THERE: there.directed(THERE, folder)}
-        try:
-            with TwoProcesses(device, progress, pair, here.most_seconds) as processes:
-                with running_on(here.ours.cpus):
-                    processes.launch(here_first)
-                processes.prepare(here_first)
-                yield processes
-        except InstanceError as error:
-            raise FreshError(
-                f"{here.nodeid} could not be measured in turns: {error}",
-                error.said or known_reason(error.lines) or error.why,
-                error.name == THERE,
-            ) from None
+        with TwoProcesses(device, progress, pair, here.most_seconds) as processes:
+            with running_on(here.ours.cpus):
+                processes.launch(here_first)
+            yield processes
 
 
 class Contended(Watch):

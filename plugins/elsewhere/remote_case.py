@@ -230,6 +230,23 @@ def known_reason(lines: Sequence[str]) -> str:
     return (refused or unknown or errors or [""])[-1]
 
 
+def tests_not_found(
+    ours: Recording, place: Place, nodeids: Sequence[str], lines: Sequence[str]
+) -> List[str]:
+    """Return the tests that a process did not find; pytest then runs none.
+
+    ``lines``: the last lines of its output.
+    """
+    missing = [line.strip() for line in lines if "not found: " in line]
+    files, root = ours.selection.named_files, place.root(ours.config)
+    return [
+        name
+        for name in nodeids
+        for word in arguments_of(ours.config, name, files, root)[-1:]
+        if any(line.endswith(f"not found: {word}") for line in missing)
+    ]
+
+
 @contextlib.contextmanager
 def running_on(cpus: FrozenSet[int]) -> Iterator[None]:
     """Let this thread, and the processes that it starts, run on ``cpus`` meanwhile."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Optional, Sequence, Tuple
 
 from ipubench.plugins.gate.inference import Effect, Trimmed
-from ipubench.plugins.record.record import SCALARS, THROUGHPUT, value_of
+from ipubench.plugins.record.record import ENERGY, SCALARS, THROUGHPUT, value_of
 from ipubench.plugins.record.statistics import quantile
 from ipubench.plugins.record.structs import Process
 from ipubench.plugins.record.verdict import (
@@ -89,7 +89,8 @@ def typical(processes: Sequence[Process], metric: str) -> float:
 
 def left_out(metric: str) -> str:
     """Return why a metric with a threshold has no verdict."""
-    return f"{metric} is not judged: a process has no comparable value"
+    advice = "; --energy measures it" if metric == ENERGY else ""
+    return f"{metric} is not judged: a process has no comparable value{advice}"
 
 
 def build_verdict(

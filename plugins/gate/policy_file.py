@@ -24,7 +24,7 @@ from typing import Dict, Iterable, List, Mapping, Optional, Tuple
 from ipubench.fixtures.case import yaml_reader
 from ipubench.fixtures.case.errors import shortened
 from ipubench.fixtures.case.yaml_reader import Fields, Value, YamlError
-from ipubench.plugins.record.record import INSTRUCTIONS, METRICS, THROUGHPUT
+from ipubench.plugins.record.record import INSTRUCTIONS, METRICS
 from ipubench.plugins.record.text import NO_LIMITS, GateLimits, fraction, matches
 
 FILE_NAME = "gate.yml"
@@ -80,8 +80,7 @@ class Policy:
 
         ``markers`` as :func:`marker_thresholds` returns them.
         """
-        limits = {THROUGHPUT: self.gate.throughput, INSTRUCTIONS: self.gate.instructions}
-        given = {metric: value for metric, value in limits.items() if value is not None}
+        given = {name: value for name, value in self.gate._asdict().items() if value is not None}
         usual = {} if self.instructions is None else {INSTRUCTIONS: self.instructions}
         rules = [Rule(dict(usual)), self.default, Rule(dict(given)), Rule(dict(markers))]
         rules += [rule for pattern, rule in self.cases if matches(pattern, nodeid)]

@@ -60,7 +60,14 @@ from ipubench.plugins.record.differences import (
     differences,
     same_latency,
 )
-from ipubench.plugins.record.record import METRICS, REUSED, THROUGHPUT, processes_of, sample_of
+from ipubench.plugins.record.record import (
+    ENERGY,
+    METRICS,
+    REUSED,
+    THROUGHPUT,
+    processes_of,
+    sample_of,
+)
 from ipubench.plugins.record.structs import Benchmark, Process
 from ipubench.plugins.record.verdict import (
     INCOMPARABLE,
@@ -72,7 +79,13 @@ from ipubench.plugins.record.verdict import (
 )
 
 #: The assumed standard deviation between processes of equal code.
-ASSUMED = {THROUGHPUT: 0.02, "latency_p99": 0.1, "compile_time": 0.1, "peak_memory": 0.02}
+ASSUMED = {
+    THROUGHPUT: 0.02,
+    "latency_p99": 0.1,
+    "compile_time": 0.1,
+    "peak_memory": 0.02,
+    ENERGY: 0.05,
+}
 #: The slow-down that the gate must find, unless twice the threshold is more.
 DETECTABLE_CHANGE = 0.05
 #: Significance levels: of one look at one metric of one case, and of all cases together. A case

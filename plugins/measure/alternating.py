@@ -1,15 +1,17 @@
 """Measures a case in turns with another process, round by round.
 
 plugins/elsewhere/alternating.py starts both processes and sends the commands, over the protocol of
-instances (fixtures/instances/protocol.py). Version 2 has these, in this order:
+instances (fixtures/instances/protocol.py). Version 3 has these, in this order, for each case:
 
-- ``ready``: the reply comes when everything is imported and the step is about to be built;
+- ``ready``: the reply comes when everything is imported and the step is about to be built; it is
+  the case's name;
 - ``prepare``: build, compile and calibrate; the reply has the batches of a round, its timed share
   (``timed``), and the reason if the step cannot alternate;
 - ``warm_up``, with the batches of a round that both processes take;
 - ``round``, once for each round: the reply is its seconds;
 - ``record``, with what ended the rounds: the reply is the benchmark;
-- ``close``: the test continues to its end, and may still fail.
+- ``close``: the test continues to its end, and may still fail. In place of ``prepare`` or
+  ``warm_up`` it skips the test.
 
 Between two commands this process does nothing, so that the other one has the machine.
 """
@@ -29,6 +31,7 @@ from ipubench.plugins.measure.base import (
     CaseRun,
     fail_where_implausible,
 )
+from ipubench.plugins.measure.energy import EnergyWindow
 from ipubench.plugins.measure.meter import Meter, WarmUp
 from ipubench.plugins.measure.peaks import Peaks
 from ipubench.plugins.measure.rounds import Calibrated, Limits, Rounds
@@ -91,11 +94,14 @@ class RoundsOnCommand(Rounds):
 
     def before_round(self, seconds: List[float]) -> None:
         """Reply with the latest round, and wait for the next command or the end."""
+        if seconds:
+            self.energy.end()
         self.commands.reply(seconds[-1] if seconds else None)
         command, argument = self.commands.wait_for_any("round", "record")
         if command == "record":
             self.stopped_by = argument
             raise EnoughRounds
+        self.energy.begin()
 
 
 class AlternatingMeter(Meter):
@@ -107,20 +113,29 @@ class AlternatingMeter(Meter):
 
     def work_on(self, step: Step, facts: BatchFacts) -> None:
         """Measure the step as the controlling run commands."""
-        self._commands.wait("ready")
-        self._commands.reply(None)
-        self._commands.wait("prepare")
+        self._begin()
         super().work_on(step, facts)
         self._commands.wait("close")
         self._commands.reply_to_close()
 
     def refuse(self, why: str) -> None:
-        """Reply that the case cannot alternate; the controlling run then ends this process."""
-        self._commands.wait("ready")
-        self._commands.reply(None)
-        self._commands.wait("prepare")
+        """Reply that the case cannot alternate, and skip its test."""
+        self._begin()
         self._commands.reply({"batches": 1, "unfit": why})
-        self._commands.wait("close")
+        self._go_on()
+
+    def _begin(self) -> None:
+        self._commands.wait("ready")
+        self._commands.reply(self.case_run.fullname)
+        self._go_on("prepare")
+
+    def _go_on(self, *expected: str) -> Any:
+        """Return the argument of the next command; skip the test if it is ``close``."""
+        command, argument = self._commands.wait_for_any(*expected, "close")
+        if command == "close":
+            self._commands.reply_to_close()
+            pytest.skip("the run leaves this case out")
+        return argument
 
     def _adapts(self, step: Step) -> bool:
         """Return False: the two processes could choose differently."""
@@ -131,13 +146,14 @@ class AlternatingMeter(Meter):
         chosen = step.batches_per_step
         timed = step.timed_share()
         self._commands.reply({"batches": chosen, "unfit": why_unfit(step), "timed": timed})
-        step.batches_per_step = self._commands.wait("warm_up")
+        step.batches_per_step = self._go_on("warm_up")
         same = step.batches_per_step == chosen
         return found if same else Calibrated(batches=found.batches)
 
     def _rounds(self, warm: WarmUp, step: Step) -> Rounds:
         budget = options_of(self.config).budget * step.timed_share()
-        rounds = RoundsOnCommand(Limits(budget), self.device.clock, None)
+        energy = EnergyWindow.of(self.device)
+        rounds = RoundsOnCommand(Limits(budget), self.device.clock, None, energy=energy)
         rounds.commands = self._commands
         return rounds
 

@@ -51,6 +51,7 @@ from ipubench.plugins.record.structs import (
     Benchmark,
     Canary,
     Contention,
+    Energy,
     Facts,
     Latency,
     Memory,
@@ -69,6 +70,9 @@ if TYPE_CHECKING:
     from ipubench.fixtures.runtimes.loop import InLoop
 
 __tracebackhide__ = left_out
+
+#: Why a record of :func:`timed_by_another` has no energy.
+NOT_OURS = "another program times its rounds, so nothing shows when they ran"
 
 
 class FirstFacts(NamedTuple):
@@ -161,6 +165,9 @@ class CaseRun:
         Fails the case if the result is implausible; the record is written all the same.
         """
         run, state = self.run, state_of(self.item)
+        counter = self.device.counter
+        if counter is not None and record.energy is None:
+            record = replace(record, energy=Energy(counter.source, 0.0, unknown=NOT_OURS))
         record = replace(record, spent=run.spent.of_case())
         found = pytest_benchmark_adapter.finished(self.benchmark, record)
         found = replace(found, fullname=self.fullname)

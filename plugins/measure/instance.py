@@ -164,10 +164,18 @@ class FailureReporter:
         self._instance = instance
 
     @pytest.hookimpl(hookwrapper=True)
-    def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
-        """Report the exception of a failed case; the whole report is in the log."""
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, Any, None]:
+        """Report the exception of a failed case; the whole report is in the log.
+
+        After a skipped test, a process with more tests goes on.
+        """
         yield
-        if call.excinfo is not None:
+        goes_on = isinstance(getattr(call.excinfo, "value", None), pytest.skip.Exception) and (
+            len(item.session.items) > 1
+        )
+        if call.excinfo is not None and not goes_on:
             self._send(call.excinfo.value)
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:

@@ -19,6 +19,7 @@ from ipubench.fixtures.machine.frames import left_out
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure.base import BatchFacts, Built, CaseRun, FirstFacts, StepMeter
 from ipubench.plugins.measure.disturbance import Disturbance, is_enough
+from ipubench.plugins.measure.energy import EnergyWindow
 from ipubench.plugins.measure.inspection import save_graph
 from ipubench.plugins.measure.latency_and_input import (
     describe_input,
@@ -174,8 +175,8 @@ class Meter(StepMeter):
         precision = options_of(self.config).target_precision
         limits = Limits(self._timed_budget(step), precision, self._steps(), step.most_rounds)
         canary = None if step.prefetched_batches else step.canary()
-        watching = Disturbance.of(self.device)
-        return Rounds(limits, self.device.clock, canary, watching, list(warm.canaries))
+        watching, energy = Disturbance.of(self.device), EnergyWindow.of(self.device)
+        return Rounds(limits, self.device.clock, canary, watching, list(warm.canaries), energy)
 
     def _timed_budget(self, step: Step) -> float:
         """Return the seconds of the budget that are left for the timed part."""
@@ -266,6 +267,7 @@ class Meter(StepMeter):
             compute=compute,
             implausible=implausible,
             memory=memory_used,
+            energy=rounds.energy.describe(step, len(seconds) * per_round),
             counters=counters,
             finish=finish,
             input=self._input(step, items, facts.unit),

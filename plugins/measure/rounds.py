@@ -14,6 +14,7 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.machine.frames import left_out
 from ipubench.fixtures.runtimes.step import Step, Work
 from ipubench.plugins.measure.disturbance import LEAST_ROUNDS, Disturbance, is_enough, longest
+from ipubench.plugins.measure.energy import EnergyWindow
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
 from ipubench.plugins.record.statistics import relative_half_width, still_falling
 
@@ -77,6 +78,7 @@ class Rounds:
     canary: Optional[Callable[[], None]]
     disturbance: Disturbance = field(default_factory=lambda: Disturbance(None))
     canaries: List[float] = field(default_factory=list)
+    energy: EnergyWindow = field(default_factory=lambda: EnergyWindow(None, float))
     stopped_by: str = ""
     #: Seconds spent between the rounds, on canaries and on reading what others take.
     between: float = 0.0
@@ -86,10 +88,13 @@ class Rounds:
         self.between += timed(self.disturbance.read, self.clock)
         self.stopped_by = stop_reason(seconds, self.limits, self.between, self.disturbance.clean)
         if self.stopped_by:
+            self.energy.end()
             raise EnoughRounds
         if self.canary is not None:
             self.canaries.append(timed(self.canary, self.clock))
             self.between += self.canaries[-1]
+        if not seconds:
+            self.energy.begin()
 
 
 def timed(work: Callable[[], object], clock: Clock) -> float:

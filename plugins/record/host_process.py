@@ -20,6 +20,7 @@ from ipubench.fixtures.case.errors import some_of
 from ipubench.fixtures.case.untrusted import printable
 from ipubench.fixtures.machine.memory import peak, reset_peak
 from ipubench.fixtures.machine.packages import version_of
+from ipubench.plugins.record.record import is_imported
 from ipubench.plugins.record.structs import Facts, Json, Record
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
@@ -111,7 +112,10 @@ def software_changes(records: Iterable[Tuple[Record, Record]]) -> str:
     pairs = list(records)
     found: Counter[str] = Counter()
     for before, now in pairs:
-        found.update(version_changes(before.versions, now.versions))
+        versions = now.versions
+        if is_imported(before):  # its file lists few packages
+            versions = {name: versions[name] for name in before.versions if name in versions}
+        found.update(version_changes(before.versions, versions))
         commits = [short_revision(one.git, 12) or "none" for one in (before, now)]
         if before.git != now.git:
             found[f"commit {commits[0]} -> {commits[1]}"] += 1

@@ -15,10 +15,11 @@ import reprlib
 import sys
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from ipubench.fixtures.case.errors import CaseError
@@ -321,6 +322,18 @@ def hide_table(config: pytest.Config) -> None:
     session = getattr(config, "_benchmarksession", None)
     if session is not None and not session.verbose:
         session.quiet = True
+
+
+def grouped(config: pytest.Config, benchmarks: Sequence[Benchmark]) -> List[Benchmark]:
+    """Return benchmarks with the groups of ``--benchmark-group-by``, by default their own."""
+    names = ("fullname", "name", "group", "param", "params", "options")
+    found = config.hook.pytest_benchmark_group_stats(
+        config=config,
+        benchmarks=[{name: getattr(one, name) for name in names} for one in benchmarks],
+        group_by=config.getoption("benchmark_group_by"),
+    )
+    groups = {one["fullname"]: group for group, members in found for one in members}
+    return [replace(one, group=groups.get(one.fullname)) for one in benchmarks]
 
 
 def around(config: pytest.Config) -> Around:

@@ -26,6 +26,8 @@ COMPILED = ("fresh", "cached", MAY_BE_CACHED)
 REUSED = "reused"
 # Value of ``effective["measured_by"]`` if our meter did not measure.
 ITSELF = "pytest-benchmark"
+# The same for a case of a file of pytest-benchmark.
+IMPORTED = "pytest-benchmark's file"
 # What ended the rounds of a case that made one call, because its instructions decide.
 BY_COUNTS = "instructions are counted"
 # When canaries are timed if not once per round.
@@ -75,6 +77,11 @@ def of_test(benchmark: Benchmark) -> str:
 def with_record(benchmark: Benchmark, record: Record) -> Benchmark:
     """Return a copy of a benchmark with this record."""
     return replace(benchmark, extra_info=replace(benchmark.extra_info, ipubench=record))
+
+
+def is_imported(record: Record) -> bool:
+    """Return whether a record was made from a file of pytest-benchmark, which has few facts."""
+    return record.effective.get("measured_by") == IMPORTED
 
 
 def is_timed(record: Record) -> bool:
@@ -167,6 +174,7 @@ def sample_of(benchmark: Benchmark, fresh: bool) -> Process:
         compile_seconds=record.compile_seconds,
         latency_p99_ms=record.latency.p99_ms,
         memory_bytes=record.memory.host_peak_rss_bytes,
+        energy=joules_per_item(record),
     )
     if not contention.lost:
         return process
@@ -196,6 +204,8 @@ def with_processes(benchmark: Benchmark, fresh: Sequence[Benchmark] = ()) -> Ben
 
 
 THROUGHPUT = "throughput"
+# Measured with --energy only.
+ENERGY = "energy"
 # Counted, not timed: plugins/count has the rule.
 INSTRUCTIONS = "instructions"
 
@@ -211,6 +221,7 @@ SCALARS = {
     "latency_p99": Metric("ms", "99% latency of a batch"),
     "compile_time": Metric("s", "time to compile"),
     "peak_memory": Metric("bytes", "peak memory of the host process"),
+    ENERGY: Metric("J", "energy per item"),
 }
 METRICS = (THROUGHPUT, *SCALARS, INSTRUCTIONS)
 
@@ -224,9 +235,16 @@ def value_of(process: Process, metric: str) -> Optional[float]:
         value: float = process.latency_p99_ms
     elif metric == "peak_memory":
         value = process.memory_bytes
+    elif metric == ENERGY:
+        value = process.energy or 0.0
     else:
         value = process.compile_seconds if process.compile == "fresh" else 0.0
     return value if value > 0 else None
+
+
+def joules_per_item(record: Record) -> Optional[float]:
+    """Return the energy of an item, or None if it was not measured."""
+    return record.energy.per_item if record.energy else None
 
 
 def items_per_batch(record: Record) -> float:

@@ -36,6 +36,7 @@ Number = Annotated[float, Meta(ge=-1e30, le=1e30)]
 #: Seconds since 1970.
 Moment = Annotated[float, Meta(ge=0, le=1e11)]
 Count = Annotated[int, Meta(ge=0)]
+AtLeastOne = Annotated[int, Meta(ge=1)]
 Name = Annotated[str, Meta(min_length=1)]
 #: UTC, ISO 8601.
 TIME = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"
@@ -162,6 +163,19 @@ class Memory(Part, frozen=True):
     device_peak_bytes: Optional[Count]
 
 
+class Energy(Part, frozen=True):
+    """The energy from before the first round to after the last, by the counter ``source``.
+
+    ``seconds``: how long that was. ``unknown`` is the reason if there are no joules.
+    """
+
+    source: str
+    seconds: Amount
+    joules: Optional[Amount] = None
+    per_item: Optional[Positive] = None
+    unknown: str = ""
+
+
 class InputRates(Part, frozen=True):
     """Items per second of the loader alone and of the model alone; the lower one limits."""
 
@@ -271,7 +285,8 @@ class Process(Part, frozen=True):
     times. ``compile_seconds`` can be compared if ``compile`` is "fresh". ``clean``: whether enough
     rounds were undisturbed. ``lost``: the mean share of a round that other programs took.
     ``copy_ms``: the time of a memory copy, which shows the machine's state. ``cpu_seconds``: the
-    median CPU time of a round. The last four are None if unknown.
+    median CPU time of a round. ``energy``: the joules of an item. The last five are None if
+    unknown.
     """
 
     fresh: bool
@@ -287,6 +302,7 @@ class Process(Part, frozen=True):
     lost: Optional[Amount] = None
     copy_ms: Optional[Positive] = None
     cpu_seconds: Optional[Amount] = None
+    energy: Optional[Positive] = None
 
     def __post_init__(self) -> None:
         if self.clean is not None and self.lost is None:
@@ -338,6 +354,7 @@ class Record(Part, frozen=True):
     wait_for_quiet: Optional[Quiet] = None
     compile_saved_seconds: Optional[Amount] = None
     finish: Facts = {}
+    energy: Optional[Energy] = None
     spec: Optional[Spec] = None
     processes: Sequence[Process] = ()
     operations: Sequence[Operation] = ()
@@ -352,7 +369,7 @@ class Stats(Part, frozen=True):
     """pytest-benchmark's statistics: ``data`` in seconds per batch; ``iterations`` are batches."""
 
     data: Annotated[Sequence[Positive], Meta(min_length=1)]
-    iterations: Annotated[int, Meta(ge=1)]
+    iterations: AtLeastOne
     rounds: int
     outliers: str
     iqr_outliers: int

@@ -64,16 +64,21 @@ def rate_text(value: float) -> str:
     return short_number(value)
 
 
-def time_text(seconds: float) -> str:
+def time_text(seconds: float, unit: str = "s") -> str:
     """Return a time with three digits in a suitable unit: 220 ns, 15.7 µs, 2.31 ms, 1.2 s."""
     if not math.isfinite(seconds):
         return "-"
     if seconds >= 999.5:
-        return f"{short_number(seconds)} s"
-    for unit, length in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        return f"{short_number(seconds)} {unit}"
+    for prefix, length in (("", 1.0), ("m", 1e-3), ("µ", 1e-6)):
         if seconds >= 0.9995 * length:
-            return f"{seconds / length:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"
+            return f"{seconds / length:.3g} {prefix}{unit}"
+    return f"{seconds / 1e-9:.3g} n{unit}"
+
+
+def energy_text(joules: Optional[float]) -> str:
+    """Return an energy with three digits in a suitable unit: 15.7 mJ; '' for None."""
+    return "" if joules is None else time_text(joules, "J")
 
 
 def percent(value: float, digits: int = 1, sign: bool = False) -> str:
@@ -234,36 +239,37 @@ def percentage(text: str) -> float:
 
 
 class GateLimits(NamedTuple):
-    """The thresholds of ``--gate`` for throughput and instructions; None if not given."""
+    """The thresholds of ``--gate`` for each metric that it judges; None if not given."""
 
     throughput: Optional[float] = None
     instructions: Optional[float] = None
+    energy: Optional[float] = None
 
     @classmethod
-    def of(cls, given: Optional[Tuple[Optional[float], Optional[float]]]) -> GateLimits:
+    def of(cls, given: Optional[Tuple[Optional[float], ...]]) -> GateLimits:
         """Return the value of the option, which is a plain tuple: execnet sends it to workers."""
         return cls(*given) if given is not None else cls()
 
     def __str__(self) -> str:
-        found = {"": self.throughput, "instructions:": self.instructions}
+        found = {"": self.throughput, "instructions:": self.instructions, "energy:": self.energy}
         return ",".join(name + percent(value) for name, value in found.items() if value is not None)
 
 
 NO_LIMITS = GateLimits()
 
 
-def gate_limits(text: str) -> Tuple[Optional[float], Optional[float]]:
-    """Return the thresholds in ``2%``, ``instructions:1%`` or both, as an argparse type."""
+def gate_limits(text: str) -> Tuple[Optional[float], ...]:
+    """Return the thresholds in a text such as ``2%,instructions:1%``, as an argparse type."""
     found: Dict[str, float] = {}
     for part in text.split(","):
         name, colon, value = part.strip().rpartition(":")
         name = name if colon else "throughput"
         if name not in GateLimits._fields or name in found:
             raise argparse.ArgumentTypeError(
-                f"{shortened(text)}: write 2%, instructions:1% or 2%,instructions:1%"
+                f"{shortened(text)}: write 2%, instructions:1%, energy:5% or several with commas"
             )
         found[name] = percentage(value)
-    return found.get("throughput"), found.get("instructions")
+    return tuple(map(found.get, GateLimits._fields))
 
 
 def name_of_test(nodeid: str) -> str:

@@ -19,6 +19,7 @@ from ipubench.plugins.record.record import compile_text
 from ipubench.plugins.record.structs import Facts
 from ipubench.plugins.record.text import (
     cut_middle,
+    energy_text,
     minute_of,
     rate_text,
     share_text,
@@ -26,6 +27,7 @@ from ipubench.plugins.record.text import (
 )
 from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED, UNJUDGED, how_compared
 from ipubench.plugins.report import profiles, published
+from ipubench.plugins.report.groups import GROUP_HEADINGS, group_tables
 from ipubench.plugins.report.mean_change import mean_in_words
 from ipubench.plugins.web.templates import render
 
@@ -47,7 +49,7 @@ MARKS = {
 #: Columns of text, aligned to the left.
 LEFT = ("case", "verdict", "why", "engine")
 #: What to shorten if the summary is too long, in this order.
-CUT = ("rows", "profiles", "changed")
+CUT = ("rows", "profiles", "groups", "changed")
 
 
 def markdown(report: Report) -> str:
@@ -55,6 +57,7 @@ def markdown(report: Report) -> str:
     rows = named(report.rows())
     changed = by_change([row for row in rows if row.kind in CHANGED])
     compared = any(row.change is not None for row in rows)
+    energy = any(row.energy is not None for row in rows)
     return _fitting(
         {
             "mark": _mark(report, rows),
@@ -63,9 +66,12 @@ def markdown(report: Report) -> str:
             "changed": [_changed(row) for row in changed],
             "how": how_compared(any(row.in_turns for row in rows)) if compared else "",
             "mean": mean_in_words((row.change, row.change_low, row.change_high) for row in rows),
+            "groups": group_tables(report, rows),
+            "group_headings": GROUP_HEADINGS,
             "profiles": profiles.shown(changed),
             "noisy": own_noise((row.name, row) for row in rows),
-            "rows": [_full(row) for row in rows],
+            "rows": [_full(row, energy) for row in rows],
+            "energy": ["J/item"] if energy else [],
             "all": "The case" if len(rows) == 1 else f"All {len(rows)} cases",
             "started": "" if report.started is None else minute_of(report.started),
             "command": cut_middle(report.command, MOST_COMMAND),
@@ -114,13 +120,14 @@ def _changed(row: CaseRow) -> Dict[str, str]:
     }
 
 
-def _full(row: CaseRow) -> Facts:
+def _full(row: CaseRow, energy: bool) -> Facts:
     cells = (
         _rate(row.throughput, row.unit),
         row.engine,
         share_text(row.spread),
         _time(row.p50_ms),
         _time(row.p99_ms),
+        *([energy_text(row.energy)] if energy else []),
         compile_text(row.compile, row.compile_seconds),
         share_text(row.share, 0),
         change_of(row),

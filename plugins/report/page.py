@@ -22,6 +22,7 @@ from ipubench.plugins.record.record import compile_text
 from ipubench.plugins.record.structs import Benchmark, Facts, Json
 from ipubench.plugins.record.text import (
     distinct_names,
+    energy_text,
     minute_of,
     rate_text,
     share_text,
@@ -29,6 +30,7 @@ from ipubench.plugins.record.text import (
 )
 from ipubench.plugins.record.verdict import how_compared
 from ipubench.plugins.report import published
+from ipubench.plugins.report.groups import GROUP_HEADINGS, group_tables
 from ipubench.plugins.report.markdown import change_of
 from ipubench.plugins.report.profiles import shown
 from ipubench.plugins.web.templates import render, script
@@ -75,6 +77,7 @@ COLUMNS: Tuple[Tuple[str, str, bool], ...] = (
     ("±", "spread", True),
     ("p50", "p50_ms", True),
     ("p99", "p99_ms", True),
+    ("J/item", "energy", True),
     ("compile s", "compile_seconds", True),
     ("peak", "share", True),
     ("memory MiB", "host_memory_bytes", True),
@@ -100,6 +103,8 @@ def page(report: Report) -> str:
         ],
         "columns": _columns(rows),
         "rows": [_line(row) for row in rows],
+        "groups": group_tables(report, rows),
+        "group_headings": GROUP_HEADINGS,
         "profiles": shown(rows),
         "published": published.lines_of(report.document.benchmarks),
         "published_heading": published.HEADING,
@@ -199,6 +204,7 @@ def _cells(row: CaseRow) -> Dict[str, Tuple[str, str]]:
         "spread": (share_text(row.spread), ""),
         "p50_ms": (_time(row.p50_ms), ""),
         "p99_ms": (_time(row.p99_ms), ""),
+        "energy": (energy_text(row.energy), ""),
         "compile_seconds": (compile_text(row.compile, row.compile_seconds), ""),
         "share": (share_text(row.share, 0), "above the peak seen" if above else ""),
         "host_memory_bytes": ("" if memory is None else f"{memory / 2**20:,.0f}", ""),

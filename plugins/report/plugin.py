@@ -109,6 +109,7 @@ def report_of(run: Run) -> Report:
     benchmarks = list(map(results.with_fresh, results.benchmarks))
     facts = facts_of(results, run.path.name, shown_command(command_line(config)))
     facts = replace(facts, started=run.started)
+    benchmarks = pytest_benchmark_adapter.grouped(config, benchmarks)
     document = Document.of(pytest_benchmark_adapter.around(config), benchmarks)
     report = Report.of(document, [facts])
     if run.baseline is not None:

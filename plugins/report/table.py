@@ -7,13 +7,14 @@ from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 from ipubench.plugins.baseline.rows import interval_text, place
 from ipubench.plugins.count.show import instructions_text
 from ipubench.plugins.gate.shown_throughput import shown_compute, shown_throughput
-from ipubench.plugins.record.record import compile_text, is_timed, ran_by
+from ipubench.plugins.record.record import compile_text, is_timed, joules_per_item, ran_by
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.text import (
     aligned,
     apart_from,
     cut_middle,
     distinct_names,
+    energy_text,
     name_of_test,
     percent,
     rate_text,
@@ -22,16 +23,20 @@ from ipubench.plugins.record.text import (
     without_identifier,
 )
 from ipubench.plugins.record.verdict import Verdict
+from ipubench.plugins.report.groups import Ratio, groups_of
 
 HEADINGS = (
     "case",
     "before",
     "throughput",
+    "ratio",
+    "ratio 95%",
     "instr",
     "engine",
     "±",
     "p50",
     "p99",
+    "J/item",
     "compile s",
     "peak",
     "verdict",
@@ -42,7 +47,18 @@ NEEDED = ("case",)
 VERDICT, CHANGE = HEADINGS.index("verdict"), HEADINGS.index("change")
 # A narrow terminal lacks these columns, in this order: the interval and the verdict if a name would
 # otherwise be cut, the others only if less than this would remain of it.
-FOR_ROOM = ("compile s", "peak", "p99", "p50", "before", "±", "engine", "instr")
+FOR_ROOM = (
+    "compile s",
+    "peak",
+    "p99",
+    "p50",
+    "ratio 95%",
+    "before",
+    "±",
+    "engine",
+    "J/item",
+    "instr",
+)
 NARROWEST_NAME = 24
 SHORTEST_NAME = 12
 # Shown in the column of changes if there is no column of verdicts.
@@ -58,37 +74,51 @@ class Row(NamedTuple):
 
 
 def table_rows(benchmarks: Sequence[Benchmark], verdicts: Mapping[str, Verdict]) -> List[Row]:
-    """Return the rows, grouped by bench function, and by unit if a function has several.
+    """Return the rows in blocks: a group, or a bench function's cases of one unit.
 
-    The order is the run's; after a comparison, regressions come first, for groups and for cases.
-    Functions with the same name also show their file, cases with the same name pytest's identifier.
+    The order is the run's, in a group the fastest first; after a comparison, regressions come
+    first, for blocks and for cases. Functions with the same name also show their file, cases with
+    the same name pytest's identifier.
     """
-    groups: Dict[Tuple[str, str], List[Benchmark]] = {}
+    groups = groups_of({benchmark.fullname: benchmark for benchmark in benchmarks}, verdicts)
+    group_of = {nodeid: group for group in groups for nodeid in group.ratios}
+    ratios = {nodeid: ratio for group in groups for nodeid, ratio in group.ratios.items()}
+    blocks: Dict[Tuple[str, str], List[Benchmark]] = {}
     for benchmark in benchmarks:
-        unit = benchmark.record.throughput.unit
-        groups.setdefault((without_identifier(benchmark.fullname), unit), []).append(benchmark)
+        nodeid, unit = benchmark.fullname, benchmark.record.throughput.unit
+        name = group_of[nodeid].name if nodeid in group_of else without_identifier(nodeid)
+        blocks.setdefault((name, unit), []).append(benchmark)
 
     def worst(benchmark: Benchmark) -> Tuple[int, float]:
         return place(verdicts.get(benchmark.fullname))
 
-    ordered = sorted(groups.items(), key=lambda group: min(map(worst, group[1])))
-    headings = distinct_names({function: name_of_test(function) for function, _ in groups})
+    def in_block(benchmark: Benchmark) -> Tuple[Tuple[int, float], float]:
+        ratio = ratios.get(benchmark.fullname)
+        return worst(benchmark), 0.0 if ratio is None else ratio.value
+
+    ordered = sorted(blocks.items(), key=lambda block: min(map(worst, block[1])))
+    named = {group.name for group in groups}
+    headings = distinct_names(
+        {name: name if name in named else name_of_test(name) for name, _ in blocks}
+    )
     rows = []
-    for (function, unit), members in ordered:
-        heading = f"{headings[function]} ({unit})"
+    for (name, unit), members in ordered:
+        heading = f"{headings[name]} ({unit})"
         names = distinct_names({one.fullname: one.record.name for one in members})
-        if [*names.values()] == [headings[function]]:  # its only row would repeat it
+        if [*names.values()] == [headings[name]]:  # its only row would repeat it
             (only,) = members
             rows.append(_row(heading, only, verdicts.get(only.fullname)))
             continue
         rows.append(Row((heading,)))
-        for one in sorted(members, key=worst):
+        for one in sorted(members, key=in_block):
             nodeid = one.fullname
-            rows.append(_row(f"  {names[nodeid]}", one, verdicts.get(nodeid)))
+            rows.append(_row(f"  {names[nodeid]}", one, verdicts.get(nodeid), ratios.get(nodeid)))
     return rows
 
 
-def _row(name: str, benchmark: Benchmark, verdict: Optional[Verdict]) -> Row:
+def _row(
+    name: str, benchmark: Benchmark, verdict: Optional[Verdict], ratio: Optional[Ratio] = None
+) -> Row:
     record = benchmark.record
     latency, rate = record.latency, shown_throughput(benchmark, verdict)
     share = shown_compute(benchmark, rate).share
@@ -99,11 +129,13 @@ def _row(name: str, benchmark: Benchmark, verdict: Optional[Verdict]) -> Row:
         name,
         "-" if before is None else rate_text(before),
         rate_text(rate.median) if timed else "-",
+        *(("-", "-") if ratio is None else ratio.texts),
         instructions_text(record.instructions, verdict),
         ran_by(record) or "-",
         share_text(rate.spread) or "-",
         time_text(latency.p50_ms / 1000) if timed else "-",
         time_text(latency.p99_ms / 1000) if timed else "-",
+        energy_text(joules_per_item(record)) or "-",
         compile_text(record.compile, record.compile_seconds) or "-",
         "-" if share is None else percent(share, 0),
         kind or "-",

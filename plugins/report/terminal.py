@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from msgspec.structs import replace
 
@@ -27,7 +27,7 @@ from ipubench.plugins.record.record import (
     rounds_of,
     was_disturbed,
 )
-from ipubench.plugins.record.structs import Record
+from ipubench.plugins.record.structs import Benchmark, Record
 from ipubench.plugins.record.text import distinct_names, percent, short_number
 from ipubench.plugins.record.verdict import COMPARED, MISSING, PASS, REGRESSED, Verdict
 from ipubench.plugins.report import published
@@ -68,7 +68,9 @@ def write_summary(terminalreporter: Any, run: Run) -> None:
     if run.journal is None:
         return
     terse = config.getoption("verbose", 0) <= -2
-    lines = [] if terse else summary(run, terminalreporter._tw.fullwidth)
+    measured = list(map(run.results.with_fresh, run.results.benchmarks))
+    benchmarks = pytest_benchmark_adapter.grouped(config, measured)
+    lines = [] if terse else summary(run, benchmarks, terminalreporter._tw.fullwidth)
     lines += gate_lines(run)
     lines += [Row((line,)) for line in run.closing]
     if run.results.benchmarks and not terse:
@@ -81,9 +83,8 @@ def write_summary(terminalreporter: Any, run: Run) -> None:
         terminalreporter.write_line(line.cells[0], **COLOURS.get(line.kind, {}))
 
 
-def summary(run: Recording, width: int) -> List[Row]:
+def summary(run: Recording, benchmarks: Sequence[Benchmark], width: int) -> List[Row]:
     """Return the table of all measured cases as lines, and notes on them."""
-    benchmarks = list(map(run.results.with_fresh, run.results.benchmarks))
     table = layout(table_rows(benchmarks, run.results.verdicts), width)
     notes = [*_notes(run), *published.last_lines(benchmarks)]
     return table + [Row((note,)) for note in notes]
@@ -105,7 +106,7 @@ def _notes(run: Recording) -> List[str]:
     lines += _fewer_instances(records) + _input_limits(records) + _saved_seconds(records)
     lines += _diverged(records) + _imprecise(records, rounds) + _disturbed(records)
     lines += _shortened(records) + _replaced(records)
-    lines += _once(records) + _single_calls(records)
+    lines += _once(records) + _single_calls(records) + _without_energy(records)
     if run.results.resumed:
         cases = counted(len(run.results.resumed), "case was", "cases were")
         lines.append(f"{cases} measured before this run was resumed")
@@ -120,6 +121,15 @@ def _once(records: List[Record]) -> List[str]:
         if record.effective.get("measured_by") == ITSELF and record.rounds.count == 1
     ]
     return [f"{_which(found)}: measured once, so nothing shows how noisy that is"] if found else []
+
+
+def _without_energy(records: List[Record]) -> List[str]:
+    """Return a note for each reason why cases have no energy."""
+    found: Dict[str, List[Record]] = {}
+    for record in records:
+        if record.energy is not None and record.energy.unknown:
+            found.setdefault(record.energy.unknown, []).append(record)
+    return [f"{_which(some)}: no energy: {why}" for why, some in found.items()]
 
 
 def _single_calls(records: List[Record]) -> List[str]:

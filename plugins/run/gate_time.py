@@ -20,6 +20,11 @@ class GateTime:
         #: estimate.
         self.latest = self.beyond = 0.0
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left."""
+        return self._left <= 0
+
     def begin(self) -> None:
         """Give the current case its share, which includes what earlier cases left over."""
         self._share = self._left / max(1, self.cases)

@@ -41,8 +41,6 @@ class PairMeter(StepMeter):
         step.batches_per_step = 1
         step()
         commands.reply(None)
-        commands.wait("ready")
-        commands.reply(None)
         commands.wait("prepare")
         rounds.calibrate(step, clock)
         commands.reply({"batches": step.batches_per_step, "unfit": why_unfit(step)})

@@ -130,7 +130,9 @@ def check_that_it_is_refused_or_serves(path: Path) -> None:
     report.judge({one.key.nodeid: one.verdict for one in found})
     config: Any = None
     results = SessionResults({benchmark.fullname: benchmark for benchmark in loaded})
-    assert summary(Recording(config, Selection({}, "cpu"), results=results), 80) or not loaded
+    assert (
+        summary(Recording(config, Selection({}, "cpu"), results=results), loaded, 80) or not loaded
+    )
     assert column_lines(loaded) is not None and csv_text(loaded) is not None
     exported = [make(report.document) for make in EXPORTS.values()]
     for text in (*exported, markdown(report), page(report) if is_installed() else ""):

@@ -243,9 +243,10 @@ def test_a_unit_that_others_use_too_counts_a_part_of_the_time() -> None:
 @pytest.mark.parametrize(
     ("text", "limits"),
     [
-        ("2%", (0.02, None)),
-        ("instructions:1%", (None, 0.01)),
-        ("2%,instructions:1%", (0.02, 0.01)),
+        ("2%", (0.02, None, None)),
+        ("instructions:1%", (None, 0.01, None)),
+        ("2%,instructions:1%", (0.02, 0.01, None)),
+        ("energy:5%,2%", (0.02, None, 0.05)),
     ],
 )
 def test_what_the_gate_allows(text: str, limits: Tuple[Optional[float], ...]) -> None:

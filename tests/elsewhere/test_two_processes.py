@@ -91,7 +91,7 @@ def test_both_processes_use_the_larger_number_of_batches() -> None:
     pair.asked.clear()
     pair.prepare(here_first=True)
     assert pair.asked[-2:] == [(HERE, "warm_up", 7), (THERE, "warm_up", 7)]
-    steps = ("ready", "prepare", "warm_up")
+    steps = ("prepare", "warm_up")
     assert pair.orders() == [(name, step) for step in steps for name in (HERE, THERE)]
 
 

@@ -55,6 +55,8 @@ def test_a_run_writes_a_report_even_if_a_case_fails(project: Project) -> None:
         *(
             "engine",
             "instructions (1/call)",
+            "energy (J/item)",
+            "energy source",
             "device memory peak (bytes)",
             "work (FLOP/item)",
             "achieved (FLOP/s)",

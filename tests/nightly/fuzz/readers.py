@@ -33,7 +33,7 @@ from ipubench.plugins.gate.policy_file import Policy, PolicyError
 from ipubench.plugins.measure.peaks import Peaks
 from ipubench.plugins.record.files import write_json
 from ipubench.plugins.record.structs import as_plain
-from tests.support.baselines import document, entry
+from tests.support.baselines import STORED, document, entry
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -187,6 +187,11 @@ def _picture(folder: Path) -> bytes:
 
 READERS: Dict[str, Reader] = {
     "baseline": Reader(_baseline, _file("main.json", load_all), BaselineError),
+    "file of pytest-benchmark": Reader(
+        lambda folder: (STORED / "pytest-benchmark.json").read_bytes(),
+        _file("0001_x.json", load_all),
+        BaselineError,
+    ),
     "journal": Reader(_journal, _file("run-20260101T000000-1.jsonl", read_run), BaselineError),
     "benchmarks.yml": Reader(
         _spec, _file("benchmarks.yml", lambda path: read_entries(path, "benchmarks.yml")), YamlError
