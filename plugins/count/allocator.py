@@ -17,6 +17,10 @@ POOL = 16 * 1024 if sys.version_info >= (3, 10) else 4 * 1024
 HEADER = 48
 #: The calls find so many pools of each size that are empty but for one object.
 POOLS = 16
+#: As many objects, or half of a pool, have room in the one that the calls find first.
+ROOM = 16
+#: A bound on the holes that are filled before a count, in ROOMs.
+MOST_FILLED = 1000
 #: Another allocator may have no pools; then as many objects change nothing.
 MOST_OBJECTS = 100_000
 OF_BYTES = sys.getsizeof(b"")
@@ -28,6 +32,7 @@ class Pools:
     def __init__(self, size: int) -> None:
         self._make = maker(size)
         capacity = (POOL - HEADER) // size
+        self._room = min(ROOM, capacity // 2)
         made: List[Any] = []
         new: Set[int] = set()
         while len(new) < POOLS and len(made) < MOST_OBJECTS:
@@ -48,12 +53,13 @@ class Pools:
         self._kept += first.values()
 
     def fill_holes(self) -> None:
-        """Fill what was freed in other pools, so that the next object is in a new one."""
-        for _ in range(MOST_OBJECTS if self.new else 0):
-            made = self._make()
-            if id(made) // POOL in self.new:
+        """Fill what was freed in other pools, so that the next objects are in a new one."""
+        for _ in range(MOST_FILLED if self.new else 0):
+            made = [self._make() for _ in range(self._room)]
+            found = {id(one) // POOL for one in made}
+            if len(found) == 1 and found <= self.new:
                 return
-            self._kept.append(made)
+            self._kept += made
 
 
 def steady_pools() -> List[Pools]:
