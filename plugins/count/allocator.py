@@ -32,7 +32,8 @@ class Pools:
     def __init__(self, size: int) -> None:
         self._make = maker(size)
         capacity = (POOL - HEADER) // size
-        self._room = min(ROOM, capacity // 2)
+        #: Made once: a list that is made to fill holes would leave one behind.
+        self._made: List[Any] = [None] * min(ROOM, capacity // 2)
         made: List[Any] = []
         new: Set[int] = set()
         while len(new) < POOLS and len(made) < MOST_OBJECTS:
@@ -54,12 +55,18 @@ class Pools:
 
     def fill_holes(self) -> None:
         """Fill what was freed in other pools, so that the next objects are in a new one."""
+        make, made, size = self._make, self._made, len(self._made)
         for _ in range(MOST_FILLED if self.new else 0):
-            made = [self._make() for _ in range(self._room)]
-            found = {id(one) // POOL for one in made}
-            if len(found) == 1 and found <= self.new:
-                return
+            for number in range(size):
+                made[number] = make()
+            pool, others = id(made[0]) // POOL, 0
+            for one in made:
+                others += id(one) // POOL != pool
+            if not others and pool in self.new:
+                break
             self._kept += made
+        for number in range(size):
+            made[number] = None
 
 
 def steady_pools() -> List[Pools]:
