@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Sequence
 
+from ipubench.plugins.count.allocator import Pools, fill_holes, steady_pools
 from ipubench.plugins.count.counter import Counter, Functions
 
 #: N calls have at least so many instructions, and are at most so many.
@@ -27,8 +28,8 @@ WARM_UP_CALLS = 20
 WARM_UP_INSTRUCTIONS = 100_000_000
 #: A case whose counts would take more CPU time is not counted.
 MOST_SECONDS = 60.0
-#: Calls in all: the first, a dropped one, N and 2 N.
-LEAST_RUNS = 5
+#: Calls in all: the first, a dropped one, N and 2 N, and one before each.
+LEAST_RUNS = 7
 #: Work of other threads or programs below this share does not matter.
 LEAST_ELSEWHERE = 0.05
 LEAST_ELSEWHERE_SECONDS = 0.01
@@ -60,18 +61,19 @@ def count_calls(
     start = clock()
     run(1)  # what the first call prepares is not counted
     freeze_garbage()
+    pools = steady_pools()
     with working_alone():
         counter.start()
         try:
             began = clock()
-            first = counter.total(_count(counter, lambda: run(1)))
+            first = counter.total(_count(counter, pools, lambda: run(1)))
             _check_time(clock() - began, clock() - start, most_seconds)
             calls = max(1, min(MOST_CALLS, math.ceil(TARGET / max(1.0, first))))
             again = max(1, min(WARM_UP_CALLS, int(WARM_UP_INSTRUCTIONS / max(1.0, first))))
             run(max(calls, again))
             # Read afterwards: what reading leaves in memory would change the next count.
-            once = _count(counter, lambda: run(calls))
-            twice = _count(counter, lambda: run(2 * calls))
+            once = _count(counter, pools, lambda: run(calls), lambda: run(1))
+            twice = _count(counter, pools, lambda: run(2 * calls), lambda: run(1))
         finally:
             counter.stop()
     found = (counter.total(twice) - counter.total(once)) / calls
@@ -79,9 +81,21 @@ def count_calls(
     return _checked(Counted(found, calls, functions))
 
 
-def _count(counter: Counter, run: Callable[[], Any]) -> int:
-    """Count a run that begins with no garbage; a collection in it then comes at the same call."""
+def _count(
+    counter: Counter,
+    pools: Sequence[Pools],
+    run: Callable[[], Any],
+    before: Callable[[], Any] = list,
+) -> int:
+    """Count a run that begins with no garbage and in new pools.
+
+    A collection in it then comes at the same call. A call ``before`` it moves what calls leave to
+    the next one into new pools.
+    """
     gc.collect()
+    fill_holes(pools)
+    before()
+    fill_holes(pools)
     return counter.count(run)
 
 
@@ -105,11 +119,12 @@ class EachCall:
         result: List[Any] = []
         counter = self._counter
         freeze_garbage()
+        pools = steady_pools()
         with working_alone():
             counter.start()
             try:
                 empty, whole = (
-                    _count(counter, run) for run in (list, lambda: result.append(function()))
+                    _count(counter, pools, run) for run in (list, lambda: result.append(function()))
                 )
             finally:
                 counter.stop()
