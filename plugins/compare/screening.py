@@ -39,8 +39,9 @@ from ipubench.plugins.selection.selected import case_of
 from ipubench.plugins.state import Run
 
 #: Seconds of the rounds of a case in a pair, on both sides together.
-SECONDS = 0.3
-MOST_PAIRS = 6
+SECONDS = 0.15
+#: The later pairs measure few cases, and a pair of a case of its own takes much longer.
+MOST_PAIRS = 10
 #: Fewer cases would save nothing.
 LEAST_CASES = 2
 #: After as many pairs that a failing process has ended, the other cases are measured on their own.
@@ -144,6 +145,7 @@ class Screening:
                         measured[name] = sides
                 processes.end()
         except InstanceError as error:
+            self._run.progress.line(f"  {error.name or 'a process'} failed: {error.why}")
             self._leave_out_failed(error, todo, measured)
             return False
         finally:
