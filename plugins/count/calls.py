@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Sequence
 
-from ipubench.plugins.count.allocator import Pools, fill_holes, steady_pools
+from ipubench.plugins.count.allocator import Room
 from ipubench.plugins.count.counter import Counter, Functions
 
 #: N calls have at least so many instructions, and are at most so many.
@@ -61,19 +61,19 @@ def count_calls(
     start = clock()
     run(1)  # what the first call prepares is not counted
     freeze_garbage()
-    pools = steady_pools()
+    room = Room()
     with working_alone():
         counter.start()
         try:
             began = clock()
-            first = counter.total(_count(counter, pools, lambda: run(1)))
+            first = counter.total(_count(counter, room, lambda: run(1)))
             _check_time(clock() - began, clock() - start, most_seconds)
             calls = max(1, min(MOST_CALLS, math.ceil(TARGET / max(1.0, first))))
             again = max(1, min(WARM_UP_CALLS, int(WARM_UP_INSTRUCTIONS / max(1.0, first))))
             run(max(calls, again))
             # Read afterwards: what reading leaves in memory would change the next count.
-            once = _count(counter, pools, lambda: run(calls), lambda: run(1))
-            twice = _count(counter, pools, lambda: run(2 * calls), lambda: run(1))
+            once = _count(counter, room, lambda: run(calls), lambda: run(1))
+            twice = _count(counter, room, lambda: run(2 * calls), lambda: run(1))
         finally:
             counter.stop()
     found = (counter.total(twice) - counter.total(once)) / calls
@@ -83,19 +83,19 @@ def count_calls(
 
 def _count(
     counter: Counter,
-    pools: Sequence[Pools],
+    room: Room,
     run: Callable[[], Any],
     before: Callable[[], Any] = list,
 ) -> int:
-    """Count a run that begins with no garbage and in new pools.
+    """Count a run that begins with no garbage and with room in the allocators.
 
     A collection in it then comes at the same call. A call ``before`` it moves what calls leave to
     the next one into new pools.
     """
     gc.collect()
-    fill_holes(pools)
+    room.fill_holes()
     before()
-    fill_holes(pools)
+    room.fill_holes()
     return counter.count(run)
 
 
@@ -119,12 +119,12 @@ class EachCall:
         result: List[Any] = []
         counter = self._counter
         freeze_garbage()
-        pools = steady_pools()
+        room = Room()
         with working_alone():
             counter.start()
             try:
                 empty, whole = (
-                    _count(counter, pools, run) for run in (list, lambda: result.append(function()))
+                    _count(counter, room, run) for run in (list, lambda: result.append(function()))
                 )
             finally:
                 counter.stop()
