@@ -21,9 +21,9 @@ DEFAULT_THRESHOLD = 0.005
 #: Of all instructions of a call: less growth of one function is not worth a line.
 LEAST_GROWTH = 0.0005
 MOST_GROWN = 5
-#: What a process did before decides where objects lie, and so which of its ways Python's allocator
-#: takes: by as much counts of equal code differ that were made after other cases.
-OTHER_BEFORE = 0.015
+#: Counts of equal code that were made after other cases differ by less. What those did decides
+#: where some objects lie (docs/explanation/instructions.md).
+OTHER_BEFORE = 0.0075
 #: A case that has become worse in one process alone.
 SUSPECT = "suspect"
 #: What has to be the same for counts to be comparable.
