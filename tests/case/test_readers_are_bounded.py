@@ -36,6 +36,7 @@ READERS: Dict[str, str] = {
     # Written by us alone.
     "fixtures/case/values.py": "the value of --set, on the user's own command line",
     "fixtures/devices/__init__.py": "a file of the installed PyTorch",
+    "fixtures/devices/energy.py": "files of the kernel",
     "fixtures/instances/protocol.py": "messages of instances, which have the key",
     "fixtures/machine/cgroup.py": "files of the kernel",
     "fixtures/machine/contention.py": "files of the kernel",
