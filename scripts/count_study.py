@@ -1,6 +1,6 @@
 """Counts equal code and code with 1% more work many times, and says how often each looks worse.
 
-    python -m scripts.count_study [--runs=20] [--busy=2]
+    python -m scripts.count_study [--runs=20] [--busy=2] [--cases=NumPy]
 
 Each run is a process that counts three cases: pure Python, NumPy and regular expressions. Two are
 the baseline; the others are judged by the rule of plugins/count/judge.py, beside busy processes.
@@ -17,8 +17,9 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Sequence
 
 from ipubench.plugins.count import judge
 from ipubench.plugins.count.callgrind import Callgrind
@@ -74,12 +75,12 @@ def expression_case(parts: int) -> Callable[[], Any]:
 CASES = {"pure Python": python_case, "NumPy": numpy_case, "regular expression": expression_case}
 
 
-def count_here(parts: int, folder: str) -> Dict[str, float]:
+def count_here(parts: int, cases: Sequence[str], folder: str) -> Dict[str, float]:
     """Count the cases in this process, which callgrind runs."""
     counter = Callgrind(folder)
     found = {}
-    for name, case in CASES.items():
-        work = case(parts)
+    for name in cases:
+        work = CASES[name](parts)
 
         def run(calls: int, work: Callable[[], Any] = work) -> None:
             for _ in range(calls):
@@ -89,10 +90,11 @@ def count_here(parts: int, folder: str) -> Dict[str, float]:
     return found
 
 
-def count(parts: int) -> Dict[str, float]:
+def count(cases: Sequence[str], parts: int) -> Dict[str, float]:
     """Count the cases in a process of their own."""
     with tempfile.TemporaryDirectory() as folder:
-        words = [sys.executable, "-m", "scripts.count_study", f"--parts={parts}", folder]
+        options = [f"--parts={parts}", f"--cases={','.join(cases)}"]
+        words = [sys.executable, "-m", "scripts.count_study", *options, folder]
         output = subprocess.run(
             [*start(CALLGRIND, Path(folder)), *words],
             env={**os.environ, **fixed()},
@@ -103,18 +105,18 @@ def count(parts: int) -> Dict[str, float]:
     return found
 
 
-def study(runs: int, busy: int, at_once: int) -> List[str]:
+def study(cases: Sequence[str], runs: int, busy: int, at_once: int) -> List[str]:
     """Return the lines of the table."""
     parts = [*(2 + runs) * [PARTS], *runs * [PARTS + 1]]
     with busy_programs(busy), ThreadPoolExecutor(at_once) as pool:
-        counts_of = list(pool.map(count, parts))
+        counts_of = list(pool.map(partial(count, cases), parts))
     before, equal, more = counts_of[:2], counts_of[2 : 2 + runs], counts_of[2 + runs :]
     lines = [
         "| case | instructions a call | equal runs differ by | equal code: regressions | 1% more "
         "work: change | regressions |",
         "|---|---|---|---|---|---|",
     ]
-    for name in CASES:
+    for name in cases:
         counts = Counts(tuple(one[name] for one in before))
         # A case that looks worse is counted once more: here in the run that follows.
         found = {
@@ -143,14 +145,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--busy", type=int, default=2)
+    parser.add_argument("--cases", type=lambda text: text.split(","), default=list(CASES))
     parser.add_argument("--at-once", type=int, default=1)
     parser.add_argument("--parts", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("folder", nargs="?", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.parts:
-        print(json.dumps(count_here(options.parts, options.folder)))
+        print(json.dumps(count_here(options.parts, options.cases, options.folder)))
         return
-    print("\n".join(study(options.runs, options.busy, options.at_once)))
+    print("\n".join(study(options.cases, options.runs, options.busy, options.at_once)))
 
 
 if __name__ == "__main__":
