@@ -1,8 +1,9 @@
-"""Gives Python's allocator of small objects, and the C library's malloc, room before each count.
+"""Brings Python's allocator of small objects, and malloc, into the same state before each count.
 
-They take a short way or a long one by what is free, which depends on all that the process did
-before. A loop that makes one integer at a time takes up to 15% more instructions if that integer is
-the last that fits into its pool, and products of small matrices 2% more where malloc has to search.
+How many instructions an allocation takes depends on what is free, and so on everything that the
+process did before. A loop that makes one integer at a time takes up to 15% more if that integer is
+the last one that fits into its pool; products of small matrices take 2% more if malloc has to
+search. Here the calls always find free memory of their size, which nothing else uses.
 """
 
 from __future__ import annotations
@@ -15,27 +16,27 @@ from typing import Any, Callable, Dict, List, Set
 STEP, LARGEST = 16, 512
 POOL = 16 * 1024 if sys.version_info >= (3, 10) else 4 * 1024
 HEADER = 48
-#: The calls find so many pools of each size that are empty but for one object.
+#: The number of new pools of each size. One object keeps each from being given back.
 POOLS = 16
-#: As many objects, or half of a pool, have room in the one that the calls find first.
+#: The pool that the calls find first has room for at least this many objects, or half of a pool.
 ROOM = 16
-#: A bound on the holes that are filled before a count, in ROOMs.
+#: At most this many times ROOM objects fill holes.
 MOST_FILLED = 1000
-#: Another allocator may have no pools; then as many objects change nothing.
+#: Without pools (another allocator), give up after this many objects.
 MOST_OBJECTS = 100_000
-#: malloc serves what is larger: so many chunks of each size up to the largest are made free.
+#: malloc serves larger objects: this many chunks of each size become free.
 SMALLEST_CHUNK, LARGEST_CHUNK, CHUNKS = 528, 16 * 1024, 4
-#: What bytes, and a chunk, have beside their content.
+#: The bytes of an object and of a chunk in addition to their content.
 OF_BYTES, OF_CHUNK = sys.getsizeof(b""), 8
 
 
 class Pools:
-    """The pools of one size: keeps their state until it is deleted."""
+    """New pools for objects of one size, as long as this object lives."""
 
     def __init__(self, size: int) -> None:
         self._make = maker(size)
         capacity = (POOL - HEADER) // size
-        #: Made once: a list that is made to fill holes would leave one behind.
+        #: Reused, because a new list would leave a hole when it is freed.
         self._made: List[Any] = [None] * min(ROOM, capacity // 2)
         made: List[Any] = []
         new: Set[int] = set()
@@ -43,9 +44,9 @@ class Pools:
             made += [self._make() for _ in range(POOLS * capacity)]
             found = collections.Counter(id(one) // POOL for one in made)
             new = {pool for pool, count in found.items() if count == capacity}
-        #: Numbers of pools that are empty but for one object.
+        #: The numbers of the new pools.
         self.new = new
-        #: One object of each new pool, and all that fill the holes of the others.
+        #: One object of each new pool, and all objects in the holes of other pools.
         first: Dict[int, Any] = {}
         self._kept: List[Any] = []
         for one in made:
@@ -57,7 +58,7 @@ class Pools:
         self._kept += first.values()
 
     def fill_holes(self) -> None:
-        """Fill what was freed in other pools, so that the next objects are in a new one."""
+        """Fill the holes of other pools, so that the next objects go into a new one."""
         make, made, size = self._make, self._made, len(self._made)
         for _ in range(MOST_FILLED if self.new else 0):
             for number in range(size):
@@ -73,23 +74,23 @@ class Pools:
 
 
 class Room:
-    """The same room in both allocators, while this lives."""
+    """Free memory of each size in both allocators, as long as this object lives."""
 
     def __init__(self) -> None:
         self._between = free_chunks()
         self._pools = [Pools(size) for size in range(STEP, LARGEST + 1, STEP)]
 
     def fill_holes(self) -> None:
-        """Let the next objects of each small size be in a new pool."""
+        """Make the next objects of each small size go into a new pool."""
         for pools in self._pools:
             pools.fill_holes()
 
 
 def free_chunks() -> List[bytes]:
-    """Leave free chunks of malloc that cannot merge; return the objects between them.
+    """Free chunks of malloc that cannot merge; return the objects between them.
 
-    The next object of a larger size then is in such a chunk, and not in one that depends on what
-    the process has freed before.
+    The next larger object goes into such a chunk, not into memory that the process happens to have
+    freed before.
     """
     between, free = [], []
     for size in range(SMALLEST_CHUNK, LARGEST_CHUNK, STEP):
@@ -100,7 +101,7 @@ def free_chunks() -> List[bytes]:
 
 
 def maker(size: int) -> Callable[[], Any]:
-    """Return what makes objects of a size of the allocator."""
+    """Return a function that makes objects of this size."""
     if size == STEP:
         return object
     if size == 2 * STEP:

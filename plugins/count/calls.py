@@ -19,14 +19,14 @@ from typing import Any, Callable, Dict, Iterator, List, Sequence
 from ipubench.plugins.count.allocator import Room
 from ipubench.plugins.count.counter import Counter, Functions
 
-#: N calls have at least so many instructions, and are at most so many.
+#: N calls have at least TARGET instructions, unless that takes more than MOST_CALLS.
 TARGET = 5_000_000
 MOST_CALLS = 10_000
-#: Calls that are counted and dropped, of which Python's interpreter learns how it is called; fewer
-#: where they would have more instructions than these.
+#: Calls before the counts, which let Python's interpreter specialise the code; fewer if they would
+#: have more instructions than this.
 WARM_UP_CALLS = 20
 WARM_UP_INSTRUCTIONS = 100_000_000
-#: A case whose counts would take more CPU time is not counted.
+#: A case is not counted if its counts would take more CPU time.
 MOST_SECONDS = 60.0
 #: Calls in all: the first, a dropped one, N and 2 N, and one before each.
 LEAST_RUNS = 7
@@ -89,8 +89,8 @@ def _count(
 ) -> int:
     """Count a run that begins with no garbage and with room in the allocators.
 
-    A collection in it then comes at the same call. A call ``before`` it moves what calls leave to
-    the next one into new pools.
+    A collection then comes at the same call each time. What a call leaves to the next one, such as
+    its result, lies in new pools after the call ``before`` it.
     """
     gc.collect()
     room.fill_holes()
@@ -112,7 +112,7 @@ class EachCall:
         self._functions: Functions = {}
 
     def __call__(self, function: Callable[[], Any]) -> Any:
-        """Call a function, and count it if its turn has come; return what it returns."""
+        """Call a function, counting only the last calls; return its result."""
         if self._dropped > 0:
             self._dropped -= 1
             return function()
@@ -146,19 +146,19 @@ def _checked(counted: Counted) -> Counted:
 
 
 def _check_time(first: float, spent: float, most: float) -> None:
-    """Refuse a call that takes long where it is counted."""
+    """Raise Uncountable if the counts would take too long."""
     expected = spent + LEAST_RUNS * first
     if expected > most:
         raise Uncountable(
-            f"a call takes {first:.0f} s where it is counted, so that a count would take "
+            f"a call takes {first:.0f} s while it is counted, so a count would take "
             f"{expected:.0f} s, more than {most:.0f}"
         )
 
 
 def freeze_garbage() -> None:
-    """Collect what is garbage, and leave what lives out of later collections, which go on.
+    """Collect garbage, and exclude all living objects from later collections.
 
-    A collection within a call then looks at what the calls have made, not at all of pytest.
+    A collection during a call then looks only at what the calls have made, not at all of pytest.
     """
     gc.collect()
     gc.freeze()
@@ -166,9 +166,9 @@ def freeze_garbage() -> None:
 
 @contextlib.contextmanager
 def working_alone() -> Iterator[None]:
-    """Raise Uncountable where other threads or programs of this process do a part of the work.
+    """Raise Uncountable if several threads, or programs that this process starts, share the work.
 
-    One thread may do all of it, as that of TensorFlow's pool of one does.
+    One other thread may do all of it, such as the only one of TensorFlow's pool.
     """
     threads, own, others = _seconds_of_threads(), time.process_time(), _seconds_of_children()
     yield
@@ -181,16 +181,17 @@ def working_alone() -> Iterator[None]:
 
 
 def why_not_alone(own: float, children: float, threads: Sequence[float]) -> str:
-    """Return why a count says little of the work, or ''.
+    """Return why a count would miss part of the work, or ''.
 
-    Seconds of CPU time: of this process, of programs that it ran, and of each of its threads.
+    ``own``, ``children``, ``threads``: seconds of CPU time of this process, of the programs that it
+    ran, and of each of its threads.
     """
     total = own + children
     if children > max(LEAST_ELSEWHERE * total, LEAST_ELSEWHERE_SECONDS):
         return "programs that it starts do a part of its work"
     beside = own - max(threads, default=own)
     if beside > max(LEAST_ELSEWHERE * own, LEAST_ELSEWHERE_SECONDS):
-        return "several threads do its work, and how they share it is another each time"
+        return "several threads do its work, which they share differently each time"
     return ""
 
 

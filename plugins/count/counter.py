@@ -34,12 +34,12 @@ class Counter(ABC):
 
     @abstractmethod
     def functions(self, number: int) -> Functions:
-        """Return the instructions of a count by function; empty if nobody knows them."""
+        """Return the instructions of a count by function; empty if the counter has none."""
 
     @abstractmethod
     def describe(self) -> Dict[str, Any]:
         """Return how instructions are counted, for the record."""
 
     def multiplexed(self) -> Optional[float]:
-        """Return the share of the time in which others had the counter; None if they cannot."""
+        """Return the share of the time for which others had the counter; None if it is not shared."""
         return None

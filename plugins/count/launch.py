@@ -1,4 +1,4 @@
-"""``python launch.py WORDS``: becomes another program, without address randomisation if it may.
+"""``python launch.py WORDS``: becomes another program, without address randomisation if allowed.
 
 A container may forbid it: ``IPUBENCH_ADDRESSES`` tells the program which holds.
 """
@@ -15,7 +15,7 @@ NO_RANDOMISATION, ASK = 0x0040000, 0xFFFFFFFF
 
 
 def fix_addresses() -> bool:
-    """Have the programs that this process becomes find their memory at the same addresses."""
+    """Give the programs that this process becomes the same addresses each time."""
     try:
         personality = ctypes.CDLL(None).personality
     except (OSError, AttributeError):

@@ -1,7 +1,7 @@
-"""The process that counts: all cases in one, and what is left in another if a case ends it.
+"""Counts all cases in one process, and the remaining ones in another if a case ends it.
 
-It has no address randomisation, fixed hashes and one thread. Other programs do not disturb it, so
-it waits for no device and may run beside another one.
+The process has no address randomisation, fixed hashes and one thread. Other programs do not disturb
+it, so it waits for no device, and two may run at once.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class CountingProcess:
     place: Place = HERE
 
     def count(self, nodeids: Sequence[str]) -> Dict[str, CountedCase]:
-        """Return by test what is found; each has a count or a reason."""
+        """Return the count of each test, or the reason why it has none."""
         waiting = list(nodeids)
         found: Dict[str, CountedCase] = {}
         while waiting:
@@ -96,13 +96,13 @@ class CountingProcess:
 
 
 def start(way: str, folder: Path) -> List[str]:
-    """Return the words before a program's own with which it is counted."""
+    """Return the start of a command that counts a program: its own words follow."""
     launching = [sys.executable, "-S", str(Path(launch.__file__).resolve())]
     return [*launching, *(callgrind.command(folder) if way == CALLGRIND else [])]
 
 
 def fixed() -> Dict[str, str]:
-    """Return the variables with which a process does the same each time it runs."""
+    """Return the variables that make a process do the same each time it runs."""
     one = dict.fromkeys((*THREAD_VARIABLES, *OTHER_THREADS), "1")
     return {**one, "PYTHONHASHSEED": "0"}
 
@@ -116,5 +116,5 @@ def _reason(results: SessionResults, name: str) -> str:
 
 
 def _how(outcome: Outcome) -> str:
-    """Return in a line how a process ended that did not count a case."""
+    """Return a line on how a process ended without counting a case."""
     return f"the process that counts did not count it: {outcome.how}, {outcome.why}"

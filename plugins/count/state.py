@@ -51,5 +51,5 @@ class Counting:
         return Counts.of_processes(self.counted_there.get(nodeid, ()))
 
     def replaces_times(self, nodeid: str) -> bool:
-        """Whether a case needs no times: nothing says that its instructions cannot be judged."""
+        """Whether a case needs no times, because its instructions can be judged."""
         return nodeid not in self.counted or not self.why_not(nodeid)
