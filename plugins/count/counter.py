@@ -41,5 +41,5 @@ class Counter(ABC):
         """Return how instructions are counted, for the record."""
 
     def multiplexed(self) -> Optional[float]:
-        """Return the share of the time for which others had the counter; None if it is not shared."""
+        """Return the share of the time in which others had the counter; None if unshared."""
         return None
