@@ -15,7 +15,7 @@ import pytest
 from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.command_line import change_options, options_of
 from ipubench.fixtures.instances.failures import InstanceError
-from ipubench.plugins.command_line.arguments import arguments_of, is_worker
+from ipubench.plugins.command_line.arguments import is_worker
 from ipubench.plugins.compare.policy import compared_extra_info, thresholds_of
 from ipubench.plugins.elsewhere.alternating import (
     HERE,
@@ -29,7 +29,7 @@ from ipubench.plugins.elsewhere.alternating import (
 )
 from ipubench.plugins.elsewhere.place import HERE as THIS_PLACE
 from ipubench.plugins.elsewhere.place import Place
-from ipubench.plugins.elsewhere.remote_case import RemoteCase, tests_not_found
+from ipubench.plugins.elsewhere.remote_case import RemoteCase, more_tests, tests_not_found
 from ipubench.plugins.gate import paired
 from ipubench.plugins.gate.metric_verdict import MetricVerdict
 from ipubench.plugins.gate.paired import Sides
@@ -156,11 +156,9 @@ class Screening:
 
     def _process(self, place: Place, names: Sequence[str]) -> RemoteCase:
         """Return a process that measures cases on one side."""
-        config, files = self._run.config, self._run.selection.named_files
-        root = place.root(config)
         first, *others = names
-        words = [word for name in others for word in arguments_of(config, name, files, root)]
-        seconds = min(SECONDS, options_of(config).budget)
+        words = more_tests(self._run, place, others)
+        seconds = min(SECONDS, options_of(self._run.config).budget)
         return RemoteCase(self._run, first, place, [*words, f"{place.prefix}budget={seconds}s"])
 
     def _taken_together(

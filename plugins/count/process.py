@@ -13,12 +13,12 @@ from typing import Dict, List, Sequence
 
 from ipubench.fixtures.devices.cpu import THREAD_VARIABLES
 from ipubench.fixtures.machine import scratch
-from ipubench.plugins.command_line.arguments import LONG, arguments_of
+from ipubench.plugins.command_line.arguments import LONG
 from ipubench.plugins.count import callgrind, launch
 from ipubench.plugins.count.calls import MOST_SECONDS
 from ipubench.plugins.count.counter import CALLGRIND
 from ipubench.plugins.elsewhere.place import HERE, Place
-from ipubench.plugins.elsewhere.remote_case import Outcome, RemoteCase, tests_not_found
+from ipubench.plugins.elsewhere.remote_case import Outcome, RemoteCase, more_tests, tests_not_found
 from ipubench.plugins.record.structs import CountedCase
 from ipubench.plugins.run.results import Recording, SessionResults
 
@@ -84,10 +84,8 @@ class CountingProcess:
 
     def _run(self, nodeids: Sequence[str]) -> Outcome:
         """Run one process for these tests."""
-        config, files = self.ours.config, self.ours.selection.named_files
-        root = self.place.root(config)
         first, *others = nodeids
-        words = [word for name in others for word in arguments_of(config, name, files, root)]
+        words = more_tests(self.ours, self.place, others)
         with scratch.folder("count") as folder:
             variables = {**fixed(), FOLDER_VARIABLE: str(folder)}
             cases = CountedCases(self.ours, first, self.place, words, variables, self.way)

@@ -230,6 +230,12 @@ def known_reason(lines: Sequence[str]) -> str:
     return (refused or unknown or errors or [""])[-1]
 
 
+def more_tests(ours: Recording, place: Place, nodeids: Sequence[str]) -> List[str]:
+    """Return the arguments with which a process also runs these tests."""
+    files, root = ours.selection.named_files, place.root(ours.config)
+    return [word for name in nodeids for word in arguments_of(ours.config, name, files, root)]
+
+
 def tests_not_found(
     ours: Recording, place: Place, nodeids: Sequence[str], lines: Sequence[str]
 ) -> List[str]:
