@@ -14,7 +14,7 @@ from ipubench.plugins.baseline.entries import Place
 from ipubench.plugins.count.counter import Counter
 from ipubench.plugins.count.state import Counting
 from ipubench.plugins.elsewhere.against import Against
-from ipubench.plugins.gate.paired import Sides
+from ipubench.plugins.gate.paired import Passed
 from ipubench.plugins.gate.policy_file import Policy
 from ipubench.plugins.run.bounds import Bounds
 from ipubench.plugins.run.gate_time import GateTime
@@ -47,8 +47,8 @@ class Run(Recording):
     baseline: Optional[Comparison] = None
     against: Optional[Against] = None
     same: str = ""  # why nothing is compared: --against names this environment
-    #: The pairs of cases that have passed before the first test (plugins/compare/screening.py).
-    screened: Dict[str, List[Sides]] = field(default_factory=dict)
+    #: The cases that have passed before the first test (plugins/compare/screening.py).
+    screened: Dict[str, Passed] = field(default_factory=dict)
     policy: Optional[Policy] = None
     #: What is counted in addition to the times, with --count.
     counting: Optional[Counting] = None

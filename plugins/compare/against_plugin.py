@@ -94,8 +94,7 @@ class Comparison:
         self.there = RemoteCase(run, item.nodeid, against.environment)
         self.thresholds = thresholds_of(run.policy, item)
         self.cap = max(options_of(self.config).gate_cap, paired.LEAST_PAIRS)
-        #: The pairs so far; those of a case that has passed are all.
-        self.measured: List[Sides] = list(run.screened.get(self.name, ()))
+        self.measured: List[Sides] = []
         self.device = run.selection.device
         self.unfit = why_not_alternating(item, self.device, against.environment)
         self._time = run.gate_time
@@ -109,14 +108,14 @@ class Comparison:
 
     def verdict(self) -> Verdict:
         """Measure pairs until the verdict is clear; return it."""
+        passed = self.run.screened.get(self.name)
+        if passed is not None:
+            for sides in passed.pairs:
+                self._add(sides)
+            return paired.verdict_on_pairs(passed.pairs, passed.found)
         tests = len(self.run.order) * max(1, len(self.thresholds))
         level = paired.level_of_a_look(self.cap, tests)
         reasons: List[str] = []
-        if self.measured:
-            for sides in self.measured:
-                self._add(sides)
-            found = paired.compare(self.measured, self.thresholds, level)
-            return paired.verdict_on_pairs(self.measured, found)
         case = case_of(self.item)
         name = case.id if case is not None else self.item.nodeid
         total = rough_duration(self.cap * self._expected)

@@ -32,7 +32,7 @@ from ipubench.plugins.elsewhere.place import Place
 from ipubench.plugins.elsewhere.remote_case import RemoteCase, more_tests, tests_not_found
 from ipubench.plugins.gate import paired
 from ipubench.plugins.gate.metric_verdict import MetricVerdict
-from ipubench.plugins.gate.paired import Sides
+from ipubench.plugins.gate.paired import Passed, Sides
 from ipubench.plugins.record.record import THROUGHPUT
 from ipubench.plugins.record.verdict import PASS, UNJUDGED
 from ipubench.plugins.selection.selected import case_of
@@ -49,7 +49,7 @@ MOST_BROKEN = 3
 
 
 def screen_cases(run: Run, items: Sequence[pytest.Item]) -> None:
-    """Measure the selected cases, and keep the pairs of those that pass."""
+    """Measure the selected cases, and keep those that pass."""
     if run.against is None or is_worker(run.config) or run.config.getoption("dist", "no") != "no":
         return
     if run.counting is not None and run.counting.alone:
@@ -99,7 +99,7 @@ class Screening:
         #: The cases that need more pairs.
         self._waiting = dict(waiting)
         self._measured: Dict[str, List[Sides]] = {name: [] for name in waiting}
-        self.passed: Dict[str, List[Sides]] = {}
+        self.passed: Dict[str, Passed] = {}
 
     def measure(self) -> None:
         """Measure pairs until each case has passed, or needs pairs of its own."""
@@ -125,10 +125,10 @@ class Screening:
         if not paired.can_compare([sides.here_first for sides in usable]):
             return
         level = paired.level_of_a_look(MOST_PAIRS, len(self._order))
-        (found,) = paired.compare(usable, thresholds_of(run.policy, item), level)
-        if has_passed(found):
-            self.passed[name] = usable
-        if paired.is_clear(found):
+        found = paired.compare(usable, thresholds_of(run.policy, item), level)
+        if all(map(has_passed, found)):
+            self.passed[name] = Passed(usable, found)
+        if all(map(paired.is_clear, found)):
             del self._waiting[name]
 
     def _pair(self, here_first: bool) -> bool:

@@ -91,6 +91,13 @@ class Pair:
     here_first: bool
 
 
+class Passed(NamedTuple):
+    """A case that needs no more pairs: its pairs, and what :func:`compare` found in them."""
+
+    pairs: List[Sides]
+    found: List[MetricVerdict]
+
+
 def paired_effect(pairs: Sequence[Pair]) -> Effect:
     """Return the cost difference, here minus there; needs three pairs, in both orders."""
     orders = [[p.difference for p in pairs if p.here_first == first] for first in (True, False)]
