@@ -131,9 +131,14 @@ class TwoProcesses:
                 watched.complete(rounds, timed_only=self.timed == 1)
                 rounds.stopped_by = rounds.stop_reason(budget, precision, steps)
                 if self.estimate is not None and not rounds.stopped_by:
-                    left = rounds.seconds_left(budget, precision, steps) / self.timed
-                    self.estimate(partial(estimate_text, rounds, left))
+                    self.estimate(partial(self._estimate, rounds, budget, precision, steps))
         return rounds
+
+    def _estimate(
+        self, rounds: AdjacentRounds, budget: float, precision: float, steps: Optional[int]
+    ) -> str:
+        left = rounds.seconds_left(budget, precision, steps)
+        return estimate_text(rounds, left / self.timed)
 
     def _both(self, here_first: bool, rounds: AdjacentRounds, watched: Contended) -> None:
         for name in names_in_order(here_first):

@@ -148,7 +148,7 @@ class AdjacentRounds(Struct):
         if steps is not None:
             return "steps" if len(self.here_first) >= steps else ""
         kept = self.comparable()
-        spent = [a + b for a, b in zip(self.here.seconds, self.there.seconds)]
+        spent = self._spent()
         if self.enough:
             if sum(kept) >= LEAST_FOR_PRECISION:
                 low, high = self.effect().interval()
@@ -160,10 +160,14 @@ class AdjacentRounds(Struct):
         most = (1 + STRETCH) * budget if any(kept) else budget
         return "disturbed" if math.fsum(spent) >= most else ""
 
+    def _spent(self) -> List[float]:
+        """Return the seconds of each pair of rounds."""
+        return [a + b for a, b in zip(self.here.seconds, self.there.seconds)]
+
     def seconds_left(self, budget: float, precision: float, steps: Optional[int]) -> float:
         """Return how long the rounds will go on, if they continue like these."""
         count, kept = len(self.here_first), self.comparable()
-        spent = [a + b for a, b in zip(self.here.seconds, self.there.seconds)]
+        spent = self._spent()
         each = math.fsum(spent) / count
         if steps is not None:
             return max(0.0, each * (steps - count))
