@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Callable
+from typing import TYPE_CHECKING, Callable, FrozenSet, TypeVar
 
 from ipubench.fixtures.data.images.feed import ImageFeed
 from ipubench.fixtures.data.provider import Data
@@ -16,10 +17,18 @@ from ipubench.models.torch.classification import build_classifier
 if TYPE_CHECKING:
     from torch import nn
 
+Config = TypeVar("Config", bound="Classifier")
+
 
 @dataclass(frozen=True)
 class Classifier(InferenceOptions):
     """One network at one batch size."""
+
+    def settled(self: Config, given: FrozenSet[str]) -> Config:
+        """Return random weights for images that are random too, unless others are asked for."""
+        if self.data == "real" or self.weights or "random_weights" in given:
+            return self
+        return dataclasses.replace(self, random_weights=True)
 
     def check(self) -> None:
         """Raise ValueError for invalid options, and for options that would have no effect."""

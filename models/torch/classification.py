@@ -67,23 +67,23 @@ def build_classifier(
 
 def pretrained_path(model: str) -> Path:
     """Return the published weights' file in the local torch cache. Raises ValueError if missing."""
-    import torch
-
-    architecture = ARCHITECTURES[model]
-    url = architecture.pretrained
-    if architecture.family == "torchvision":
-        models = _torchvision_models(model)
-        # The original program uses the first weights that were published.
-        url = str(models.get_model_weights(architecture.variant).IMAGENET1K_V1.url)
-    if not url:
+    if not ARCHITECTURES[model].pretrained:
         raise ValueError(f"no pretrained weights of {model} are published; {_WITHOUT}")
-    path = Path(str(torch.hub.get_dir())) / "checkpoints" / url.rsplit("/", 1)[-1]
+    path = place_of_weights(model)
     if not path.is_file():
         raise ValueError(
-            f"the pretrained weights of {model} are not in {path.parent}; download {url} into that "
-            f"folder, or {_WITHOUT}"
+            f"the pretrained weights of {model} are not in {path.parent}; "
+            f"`python -m ipubench.models.torch fetch {model}` downloads them, or {_WITHOUT}"
         )
     return path
+
+
+def place_of_weights(model: str) -> Path:
+    """Return the path that published weights have in the local torch cache."""
+    import torch
+
+    name = ARCHITECTURES[model].pretrained.rsplit("/", 1)[-1]
+    return Path(str(torch.hub.get_dir())) / "checkpoints" / name
 
 
 def _untrained(model: str, expand_ratio: int, group_dim: int) -> nn.Module:

@@ -237,7 +237,7 @@ def _overridden(
         except ValueError as problem:
             shown = mask_value(name, text)
             error = error or f"--set={name}={shown}: {str(problem).replace(text, shown)}"
-    before, config = config, dataclasses.replace(config, **values)
+    before, config = config, dataclasses.replace(config, **values).settled(frozenset(names))
     if profiled and "batches_per_step" not in names:
         config = dataclasses.replace(config, batches_per_step=config.fewest_batches)
     if profiled and hasattr(config, "model_cache_path") and config.model_cache_path:

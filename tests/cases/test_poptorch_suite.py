@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Sequence
 
 import pytest
 
@@ -31,7 +31,11 @@ RANDOM = ("--set=random_weights=yes",)
 
 
 def run(
-    tmp_path: Path, attach_error: str, *words: str, model: str = "mobilenet-v3-small"
+    tmp_path: Path,
+    attach_error: str,
+    *words: str,
+    model: str = "mobilenet-v3-small",
+    weights: Sequence[str] = RANDOM,
 ) -> Outcome:
     return run_program(
         PROGRAM,
@@ -40,7 +44,7 @@ def run(
         "bench_inference/bench_cnn_torch.py", "-k", "resnet50-ipu", "--device=ipu-model",
         f"--results-dir={tmp_path}", "--set=micro_batch_size=1", "--set=device_iterations=2",
         f"--set=model={model}", "--steps=2",
-        *(() if "--set=random_weights=no" in words else RANDOM), *words, framework="torch",
+        *weights, *words, framework="torch",
     )  # fmt: skip
 
 
@@ -80,10 +84,24 @@ def test_a_failed_attach_fails_its_case_with_one_message(tmp_path: Path) -> None
 
 
 @pytest.mark.framework
+def test_only_real_images_need_published_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    words = ["--precision=32.32"]
+    text = run(tmp_path, "", *words, model="resnet18", weights=()).assert_code(1).text
+    assert {r["config"]["data"] for r in records_in(tmp_path).values()} == {
+        "synthetic",
+        "generated",
+    }
+    assert "python -m ipubench.models.torch fetch resnet18" in text
+
+
+@pytest.mark.framework
 def test_missing_weights_are_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
-    words = ["--set=random_weights=no", "-k", "resnet50-ipu-bs1-generated"]
-    text = run(tmp_path, "", *words, model="resnet18").assert_code(1).text
+    words, published = ["-k", "resnet50-ipu-bs1-generated"], ["--set=random_weights=no"]
+    text = run(tmp_path, "", *words, model="resnet18", weights=published).assert_code(1).text
     assert "--set=random_weights=true" in text
     assert "Traceback" not in text and "poptorch_ipu.py" not in text
 

@@ -476,6 +476,13 @@ def test_pretrained_weights_are_read_from_the_torch_cache(
         assert torch.equal(one, same)
 
 
+def test_the_addresses_of_other_weights_are_the_first_of_torchvision(torchvision: Any) -> None:
+    for name, architecture in ARCHITECTURES.items():
+        if architecture.family == "torchvision":
+            weights = torchvision.models.get_model_weights(architecture.variant)
+            assert (name, weights.IMAGENET1K_V1.url) == (name, architecture.pretrained)
+
+
 def test_the_addresses_of_efficientnet_weights_are_timms(timm: Any) -> None:
     for variant in ("b0", "b4"):
         published = timm.models.get_pretrained_cfg(f"tf_efficientnet_{variant}.aa_in1k").url
@@ -485,9 +492,8 @@ def test_the_addresses_of_efficientnet_weights_are_timms(timm: Any) -> None:
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        # The first of several published files.
-        ("resnet50", "hub/checkpoints; download https://.*/resnet50-0676ba61.pth into"),
-        ("efficientnet-b4", "download https://.*/tf_efficientnet_b4_aa-818f208c.pth into"),
+        ("resnet50", "hub/checkpoints; `python -m ipubench.models.torch fetch resnet50`"),
+        ("efficientnet-b4", "`python -m ipubench.models.torch fetch efficientnet-b4`"),
         ("mobilenet-v3-large", "no pretrained weights of mobilenet-v3-large are published"),
     ],
 )
