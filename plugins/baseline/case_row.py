@@ -298,7 +298,7 @@ def load_points(load: Facts) -> List[LoadPoint]:
     searched = load.get("searched")
     found = []
     for point in (*(searched if isinstance(searched, list) else ()), own):
-        with contextlib.suppress(msgspec.ValidationError):  # it was not measured
+        with contextlib.suppress(ValueError):  # it was not measured
             found.append(msgspec.convert(point, LoadPoint))
     return sorted(found, key=lambda point: point.target_qps)
 

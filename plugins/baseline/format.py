@@ -8,7 +8,7 @@ from typing import Any, Callable, Final, Literal, Mapping, Sequence, Set
 
 import msgspec
 
-from ipubench.fixtures.case.untrusted import parse_json
+from ipubench.fixtures.case.untrusted import MOST_VALUES, parse_json
 from ipubench.plugins.baseline.entries import Key, key_of
 from ipubench.plugins.baseline.pytest_benchmark_file import is_saved_file, with_records
 from ipubench.plugins.baseline.run_facts import RunFacts
@@ -18,9 +18,8 @@ FORMAT: Final = 2
 #: The end of msgspec's messages, and the part of a path that is the same in every benchmark.
 PLACE = re.compile(r" - at `\$\.?(.*)`$", re.DOTALL)
 OF_CASE = re.compile(r"benchmarks\[(\d+)\]\.?(?:extra_info\.ipubench(?:\.|$))?(.*)")
-# Limits of a file, so that reading it takes at most about 500 MB of memory.
+#: The largest file.
 MOST_BYTES = 64 << 20
-MOST_VALUES = 2_500_000
 
 
 class BaselineError(Exception):
@@ -107,7 +106,7 @@ def checked(plain: Mapping[str, Json]) -> Document:
     """Return a document. Raises ValueError that names the case, the field and the fault."""
     try:
         document = msgspec.convert(inward(plain), Document)
-    except msgspec.ValidationError as error:
+    except ValueError as error:
         raise ValueError(_describe(plain["benchmarks"], str(error))) from None
     seen: Set[Key] = set()
     for key in map(key_of, document.benchmarks):

@@ -80,7 +80,7 @@ def _with_record(one: Any, document: Mapping[str, Any]) -> Any:
         return one
     try:
         found = msgspec.convert(stats, Statistics)
-    except msgspec.ValidationError as error:
+    except ValueError as error:
         raise ValueError(f"{benchmark.get('fullname')}: stats: {error}") from None
     record = _record(text_of(benchmark, "name"), found, document)
     data = found.data or [found.median]

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, TypeVar
 
-import msgspec
 import pytest
 
 from ipubench.fixtures.case.cases import Case
@@ -158,7 +157,7 @@ class TwoProcesses:
             plain = self.order(name, "record", rounds.stopped_by)
             try:
                 records[name] = Benchmark.of(plain)
-            except msgspec.ValidationError as error:
+            except ValueError as error:
                 why = f"its record cannot be read: {error}"
                 raise InstanceError(why, why, name) from None
             self.order(name, "close")

@@ -135,7 +135,7 @@ class _Reader:
         if value is None:
             return PASSES
         if value.data not in (PASSES, FAILS):
-            problem = f"inconclusive must be {PASSES} or {FAILS}, not {shortened(str(value.data))}"
+            problem = f"inconclusive must be {PASSES} or {FAILS}, not {shortened(value)}"
             raise self._fields.error(value.line, problem)
         return str(value.data)
 

@@ -9,14 +9,15 @@ import math
 import os
 import time
 from pathlib import Path
-from typing import Any, BinaryIO, List, Optional
+from typing import Any, BinaryIO, Iterator, List, Optional
 
 from ipubench.fixtures.case.masking import mask_output
-from ipubench.fixtures.case.untrusted import open_regular, parse_json
+from ipubench.fixtures.case.untrusted import encodable, open_regular, parse_json
 from ipubench.fixtures.machine.files import write_atomically
 from ipubench.plugins.record.structs import Json
 
-#: Size limits in bytes of a journal and of its lines; a case with a million rounds fits.
+#: Size limits in bytes of a journal and of its lines; a case with a million rounds fits. The values
+#: of a line are limited, too (fixtures/case/untrusted.py).
 MOST_JOURNAL = 1 << 30
 MOST_LINE = 64 << 20
 #: A power failure loses the lines of at most this many seconds; nothing else loses a line.
@@ -34,9 +35,9 @@ def json_text(value: Any) -> str:
 
 
 def storable(value: Any) -> Any:
-    """Return a value for a file, with secrets masked and null for NaN and infinity."""
+    """Return a value for a file: secrets masked, surrogates escaped, null for NaN and infinity."""
     if isinstance(value, str):
-        return mask_output(value)
+        return encodable(mask_output(value))
     if isinstance(value, dict):
         return {storable(key): storable(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
@@ -111,7 +112,11 @@ def json_lines(path: Path) -> List[Any]:
 
     Raises OSError.
     """
-    lines = []
+    return list(each_json_line(path))
+
+
+def each_json_line(path: Path) -> Iterator[Any]:
+    """Yield what :func:`json_lines` returns; only one line at a time is in memory."""
     with open_regular(path, MOST_JOURNAL) as file:
         # Skip the rest of a line that is too long.
         for text in iter(lambda: file.readline(MOST_LINE), b""):
@@ -120,5 +125,4 @@ def json_lines(path: Path) -> List[Any]:
             except ValueError:
                 continue
             if text.endswith(b"\n"):
-                lines.append(line)
-    return lines
+                yield line

@@ -297,7 +297,7 @@ def finished(benchmark: Any, record: Record) -> Benchmark:
     found["extra_info"] = {**noted(benchmark), NAMESPACE: benchmark.extra_info[NAMESPACE]}
     try:
         return Benchmark.of(json.loads(json.dumps(found)))
-    except msgspec.ValidationError as error:
+    except ValueError as error:
         raise CaseError(f"{benchmark.fullname} cannot be recorded: {error}") from None
 
 

@@ -39,6 +39,7 @@ import pytest
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.masking import mask_text, mask_words
+from ipubench.fixtures.case.untrusted import encodable
 from ipubench.fixtures.command_line import change_options, options_of
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import FILE, kind_of, numbered, user_path
@@ -67,7 +68,7 @@ def command_line(config: pytest.Config) -> List[str]:
     variables[ADDED] = re.sub(rf"(^|\s+)(?:{either})(?=\s|$)", "", variables[ADDED]).strip()
     added = [f"{name}={value}" for name, value in variables.items() if value]
     given = [word for word in typed_arguments(config) if word not in resume_words]
-    return mask_words(added + given)
+    return list(map(encodable, mask_words(added + given)))
 
 
 def shown_command(words: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from typing import Iterable, List, Mapping, NamedTuple, Optional, Sequence, Unio
 import msgspec
 
 from ipubench.plugins.gate.adjacent import AdjacentRounds
-from ipubench.plugins.record.files import json_lines
+from ipubench.plugins.record.files import each_json_line
 from ipubench.plugins.record.structs import (
     Amount,
     Benchmark,
@@ -163,6 +163,7 @@ class _Named(Part, frozen=True):
 class _OfCase(Part, frozen=True):
     """The part of a damaged line that names its case."""
 
+    type: str
     case: str = ""
     benchmark: Optional[_Named] = None
 
@@ -172,13 +173,13 @@ def line_of(plain: Json) -> Union[JournalLine, Damaged, None]:
     try:
         line: JournalLine = msgspec.convert(inward(plain), JournalLine)
         return line
-    except msgspec.ValidationError as error:
+    except ValueError as error:
         why = str(error)
-    if not isinstance(plain, dict) or plain.get("type") not in TYPES:
-        return None
     try:
         found = msgspec.convert(plain, _OfCase)
-    except msgspec.ValidationError:
+    except ValueError:
+        return None
+    if found.type not in TYPES:
         return None
     case = found.case or (found.benchmark.fullname if found.benchmark is not None else "")
     return Damaged(case, why) if case else None
@@ -194,7 +195,7 @@ def lines_of(plain: Iterable[Json]) -> List[Union[JournalLine, Damaged]]:
 
 def read_lines(path: Path) -> List[Union[JournalLine, Damaged]]:
     """Return the lines of a journal. Raises OSError."""
-    return lines_of(json_lines(path))
+    return lines_of(each_json_line(path))
 
 
 def lines_in(folder: Path) -> List[Union[JournalLine, Damaged]]:

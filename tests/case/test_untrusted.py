@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 from typing import Any, Callable, Dict
 
 import pytest
 
+from ipubench.fixtures.case import untrusted
 from ipubench.fixtures.case.untrusted import (
     MOST_LEVELS,
     BadFile,
@@ -25,6 +27,8 @@ MAKE: Dict[str, Callable[[Path], Any]] = {
     "nested": lambda path: path.write_text("[" * 500 + "]" * 500),
     "digits": lambda path: path.write_text("1" * 400),
     "infinite": lambda path: path.write_text("1e999"),
+    "surrogate": lambda path: path.write_text('["\\ud800"]'),
+    "surrogate in a key": lambda path: path.write_text('{"\\\\\\udc00": 1}'),
     "bytes": lambda path: path.write_bytes(b'"\xff"'),
     "empty": lambda path: path.touch(),
 }
@@ -69,6 +73,33 @@ def test_the_deepest_value_and_brackets_in_strings() -> None:
         parse_json("[" * (MOST_LEVELS + 1) + "]" * (MOST_LEVELS + 1))
     assert parse_json('["%s"]' % ("[" * 1000)) == ["[" * 1000]
     assert len(parse_json("[" + ",".join(["[]"] * 1000) + "]")) == 1000
+
+
+def test_both_halves_of_a_character_and_an_escaped_backslash_are_no_lone_surrogate() -> None:
+    assert parse_json('["\\ud83d\\ude00", "\\\\ud800"]') == ["\U0001f600", "\\ud800"]
+
+
+def test_the_number_of_values_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(untrusted, "MOST_VALUES", 100)
+    assert len(parse_json("[" + "1," * 98 + "1]")) == 99
+    with pytest.raises(ValueError, match="more than 100 values"):
+        parse_json("[" + "[]," * 99 + "[]]")
+
+
+def test_a_file_that_has_nothing_to_read_yet_is_a_bad_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Like /proc/kmsg, which seems to be a regular file."""
+    os.mkfifo(tmp_path / "file")
+    writer = os.open(str(tmp_path / "file"), os.O_RDWR)
+    monkeypatch.setattr(stat, "S_ISREG", lambda mode: True)
+    with pytest.raises(BadFile, match="without waiting"):
+        read_bytes(tmp_path / "file")
+    with untrusted.open_regular(tmp_path / "file", 10) as file:
+        for read in (file.read, file.readline):
+            with pytest.raises(BlockingIOError):
+                read()
+    os.close(writer)
 
 
 def test_printed_text_moves_no_cursor() -> None:

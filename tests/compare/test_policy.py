@@ -57,6 +57,18 @@ def policy(text: str = EXAMPLE, gate: Optional[float] = None) -> Policy:
     return Policy.load(path, GateLimits(gate))
 
 
+@pytest.mark.parametrize("start", ["inconclusive: ", "default: ", "cases: ", "x: ", ""])
+@pytest.mark.parametrize("level", ["[&{0} {1}, *{0}]", "{{x: &{0} {1}, y: *{0}}}"])
+def test_nested_aliases_are_refused_at_once(start: str, level: str) -> None:
+    """Written out, they are a text of 2**60 words."""
+    value = "x"
+    for number in range(60):
+        value = level.format(f"a{number}", value)
+    with pytest.raises(PolicyError) as caught:
+        policy(f"{start}{value}\n")
+    assert len(str(caught.value)) < 300
+
+
 @pytest.mark.parametrize(("text", "kind"), [("", "pass"), ("inconclusive: fail\n", "fail")])
 def test_a_policy_decides_how_open_cases_end(text: str, kind: str) -> None:
     assert policy(f"{text}default: {{throughput: 5%}}").inconclusive == kind

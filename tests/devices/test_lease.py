@@ -18,6 +18,7 @@ import pytest
 from ipubench.fixtures.devices import HOLDER_VARIABLE
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.lease import lease
+from ipubench.fixtures.machine import locks
 from tests.support.harness import ROOT
 
 HOLD = """
@@ -107,8 +108,11 @@ def test_a_child_uses_its_parents_device(
         '{"pid": 1, "command": "x", "since": 1e300}',
         '{"pid": true, "command": "x", "since": 1}',
         '{"pid": 1, "command": "%s", "since": 1}' % ("x" * 20_000),
+        '{"pid": 1, "command": "\\ud800", "since": 1}',
+        '{"pid": 1, "command": "x", "since": 1, "\\ud800": 1}',
+        '{"type": [], "pid": [], "command": {}}',
     ],
-    ids=["nothing", "cut", "nested", "late", "truth", "long"],
+    ids=["nothing", "cut", "nested", "late", "truth", "long", "surrogate", "key", "types"],
 )
 def test_a_lock_without_its_holder_is_still_a_lock(
     holder: subprocess.Popen[bytes], folder: Path, content: str
@@ -116,6 +120,20 @@ def test_a_lock_without_its_holder_is_still_a_lock(
     (folder / "dev.lock").write_text(content)
     with pytest.raises(DeviceError, match="held by another run"), lease(["dev"], 0.1):
         pass
+
+
+def test_a_lock_that_only_another_user_may_open_is_still_a_lock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Root may open all files, so the operating system's refusal is simulated."""
+
+    def refuse(*_: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(locks, "take", refuse)
+        with pytest.raises(DeviceError, match="held by another run"), lease(["dev"], 0.1):
+            pass
 
 
 def test_a_holder_cannot_write_to_the_terminal(

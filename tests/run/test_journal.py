@@ -8,10 +8,13 @@ from typing import List
 
 import pytest
 
+from ipubench.fixtures.case import untrusted
 from ipubench.fixtures.machine.files import numbered
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.runs import read_run
-from ipubench.plugins.record.files import JsonLinesFile
+from ipubench.plugins.record.files import JsonLinesFile, json_lines, storable
+from ipubench.plugins.run.lines import read_lines
+from ipubench.plugins.run.results import SessionResults
 from tests.support.harness import Project
 
 # Happens while the first line is written.
@@ -113,3 +116,44 @@ def test_earlier_passes_are_not_part_of_a_rerun_of_failures(project: Project) ->
     outcome.line("baseline with 1 case written")
     (run,) = read_run(project.journals()[-1]).runs
     assert (run.selected, run.outcomes) == ([GENERATED], {GENERATED: "passed"})
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"type": []}',
+        '{"type": {}, "case": "a"}',
+        '{"type": "\\ud800"}',
+        '{"type": "case", "\\ud800": 1}',
+        '{"type": "outcome", "case": "\\ud800", "outcome": "passed"}',
+        '{"type": "outcome", "case": 1}',
+        '{"type": "outcome", "case": "x", "outcome": "passed", "unknown": {"a": []}}',
+        '{"type": "unknown"}',
+        "[]",
+        "1",
+        '"',
+    ],
+)
+def test_a_strange_line_hides_no_other(tmp_path: Path, line: str) -> None:
+    journal = JsonLinesFile(tmp_path / "run.jsonl")
+    assert journal.create()
+    journal.append({"type": "run", "format": 2})
+    with journal.path.open("a") as file:
+        file.write(f"{line}\n")
+    journal.append({"type": "outcome", "case": "b", "outcome": "passed"})
+    assert SessionResults.of(read_lines(journal.path)).outcomes["b"] == "passed"
+
+
+def test_a_line_with_too_many_values_is_never_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = JsonLinesFile(tmp_path / "run.jsonl")
+    assert journal.create()
+    journal.append({"type": "run", "x": [[]] * 100})
+    journal.append({"type": "end", "x": []})
+    monkeypatch.setattr(untrusted, "MOST_VALUES", 50)
+    assert json_lines(journal.path) == [{"type": "end", "x": []}]
+
+
+def test_a_text_that_no_file_can_hold_is_stored_escaped() -> None:
+    assert storable({"a\ud800": ["b\udcff"]}) == {"a\\ud800": ["b\\udcff"]}

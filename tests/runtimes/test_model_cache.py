@@ -57,6 +57,7 @@ def test_a_model_that_the_framework_cannot_read_is_skipped(tmp_path: Path) -> No
     [
         *("", "[1, 2]", "{", '{"other": 3}', '{"compile_seconds": 1e999}'),
         *('{"compile_seconds": "x"}', '{"compile_seconds": true}'),
+        *('{"compile_seconds": "\\ud800"}', '{"compile_seconds": 1, "\\ud800": 1}'),
         pytest.param("[" * 9999, id="nested"),
     ],
 )
