@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Dict, List, Sequence
 
-#: Columns that may hold a fact instead of a figure, and what a line below the table calls them. The
-#: verdicts are counted elsewhere.
-FACTS = {"engine": "engine", "compile s": "compilation", "verdict": ""}
+#: Columns that may hold a fact instead of a figure, and what a line below the table calls them.
+FACTS = {"engine": "engine", "compile s": "compilation"}
 EMPTY, CASE = ("", "-"), "case"
 
 
@@ -35,9 +34,5 @@ def shared_facts(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Dict
 
 def shared_line(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a line with the facts that all rows share, or ''."""
-    facts = [
-        f"{FACTS[heading]} {value}"
-        for heading, value in shared_facts(headings, rows).items()
-        if FACTS[heading]
-    ]
+    facts = [f"{FACTS[heading]} {value}" for heading, value in shared_facts(headings, rows).items()]
     return f"all cases: {', '.join(facts)}" if facts else ""

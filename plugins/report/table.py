@@ -44,25 +44,23 @@ HEADINGS = (
     "change",
     "interval",
 )
-VERDICT, CHANGE = HEADINGS.index("verdict"), HEADINGS.index("change")
-# A narrow terminal lacks these columns, in this order: the interval and the verdict if a name would
-# otherwise be cut, the others only if less than this would remain of it.
+# A narrow terminal lacks these columns, in this order: the interval if a name would otherwise be
+# cut, the others only if less than NARROWEST_NAME would remain of it.
 FOR_ROOM = (
+    "interval",
     "compile s",
     "peak",
     "p99",
     "p50",
     "ratio 95%",
-    "before",
     "±",
+    "before",
     "engine",
     "J/item",
     "instr",
 )
 NARROWEST_NAME = 24
-SHORTEST_NAME = 12
-# Shown in the column of changes if there is no column of verdicts.
-SHORT_KINDS = {"incomparable": "incomp."}
+SHORTEST_NAME = 11
 GAPS = (2, 1)  # between columns; the narrow one if a name would otherwise be cut
 
 
@@ -153,21 +151,22 @@ def layout(rows: Sequence[Row], width: int) -> List[Row]:
     """
     if all(len(row.cells) == 1 for row in rows):
         return []
-    for shown_rows, left_out in _column_sets(rows):
-        full = [HEADINGS, *(row.cells for row in shown_rows if len(row.cells) > 1)]
-        widths = [max(map(len, column)) for column in zip(*full)]
+    full = [HEADINGS, *(row.cells for row in rows if len(row.cells) > 1)]
+    widths = [max(map(len, column)) for column in zip(*full)]
+    for count in range(len(FOR_ROOM) + 1):
+        left_out = FOR_ROOM[:count]
         shown = [
             index for index in shown_columns(HEADINGS, full[1:]) if HEADINGS[index] not in left_out
         ]
         rooms = {gap: width - 1 - sum(widths[i] + gap for i in shown[1:]) for gap in GAPS}
         gap = next((gap for gap in GAPS if rooms[gap] >= widths[0]), 0)
-        if gap or ("verdict" in left_out and _can_be_cut(full, rooms[GAPS[-1]])):
+        if gap or (left_out and _can_be_cut(full, rooms[GAPS[-1]])):
             break
     gap = gap or GAPS[-1]
     room = min(widths[0], max(SHORTEST_NAME, rooms[gap]))
     widths[0] = apart_from([cells[0] for cells in full], room)
     lines = []
-    for row in (Row(HEADINGS), *shown_rows):
+    for row in (Row(HEADINGS), *rows):
         if len(row.cells) == 1:
             lines.append(Row((cut_middle(row.cells[0], width - 1),)))
             continue
@@ -180,22 +179,6 @@ def layout(rows: Sequence[Row], width: int) -> List[Row]:
 def shared_by(rows: Sequence[Row]) -> str:
     """Return a line with the facts that all cases of a table share, or ''."""
     return shared_line(HEADINGS, [row.cells for row in rows if len(row.cells) > 1])
-
-
-def _column_sets(rows: Sequence[Row]) -> List[Tuple[Sequence[Row], Tuple[str, ...]]]:
-    """Return possible tables, fullest first: the rows, and the columns left out."""
-    short = [_without_verdict(row) for row in rows]
-    fewer = [("interval", "verdict", *FOR_ROOM[:count]) for count in range(len(FOR_ROOM) + 1)]
-    return [(rows, ()), (rows, ("interval",)), *((short, left_out) for left_out in fewer)]
-
-
-def _without_verdict(row: Row) -> Row:
-    """Return a row that shows its verdict in the column of changes if that is empty."""
-    if len(row.cells) == 1 or row.cells[CHANGE] != "-":
-        return row
-    kind = row.cells[VERDICT]
-    cells = (*row.cells[:CHANGE], SHORT_KINDS.get(kind, kind), *row.cells[CHANGE + 1 :])
-    return Row(cells, row.kind)
 
 
 def _can_be_cut(full: Sequence[Tuple[str, ...]], room: int) -> bool:

@@ -45,7 +45,16 @@ LEAST_OF_A_CALL = 0.5
 #: Options of pytest-benchmark that affect its table.
 TABLE_OPTIONS = tuple(
     f"--benchmark-{name}"
-    for name in ("columns", "sort", "group-by", "name", "histogram", "compare", "cprofile")
+    for name in (
+        "columns",
+        "sort",
+        "group-by",
+        "name",
+        "time-unit",
+        "histogram",
+        "compare",
+        "cprofile",
+    )
 )
 MOST_LINES = 6  # of one kind of note
 COLOURS: Dict[str, Dict[str, bool]] = {
@@ -58,9 +67,10 @@ COLOURS: Dict[str, Dict[str, bool]] = {
 
 
 def write_summary(terminalreporter: Any, run: Run) -> None:
-    """Write the table, notes and verdicts; with -qq only the verdicts.
+    """Write the table, notes and verdicts; with -qq or --benchmark-quiet only the verdicts.
 
-    Hides pytest-benchmark's table, unless the user has set an option for it.
+    With -q, the lines on the machine and the time are left out. Hides pytest-benchmark's table,
+    unless the user has set an option for it.
     """
     config = run.config
     asked = any(word.startswith(TABLE_OPTIONS) for word in all_arguments(config))
@@ -68,13 +78,16 @@ def write_summary(terminalreporter: Any, run: Run) -> None:
         pytest_benchmark_adapter.hide_table(config)
     if run.journal is None:
         return
-    terse = config.getoption("verbose", 0) <= -2
+    verbose = config.getoption("verbose", 0)
+    terse = verbose <= -2 or config.getoption("benchmark_quiet")
     measured = list(map(run.results.with_fresh, run.results.benchmarks))
     benchmarks = pytest_benchmark_adapter.grouped(config, measured)
-    lines = [] if terse else summary(run, benchmarks, terminalreporter._tw.fullwidth)
+    lines = (
+        [] if terse else summary(run, benchmarks, terminalreporter._tw.fullwidth, quiet=verbose < 0)
+    )
     lines += gate_lines(run)
     lines += [Row((line,)) for line in run.closing]
-    if run.results.benchmarks and not terse:
+    if run.results.benchmarks and not terse and verbose >= 0:
         width = terminalreporter._tw.fullwidth
         lines += [Row((line,)) for line in time_summary(run.spent, width)]
     if lines and not terse:
@@ -84,10 +97,15 @@ def write_summary(terminalreporter: Any, run: Run) -> None:
         terminalreporter.write_line(line.cells[0], **COLOURS.get(line.kind, {}))
 
 
-def summary(run: Recording, benchmarks: Sequence[Benchmark], width: int) -> List[Row]:
-    """Return the table of all measured cases as lines, and notes on them."""
+def summary(
+    run: Recording, benchmarks: Sequence[Benchmark], width: int, quiet: bool = False
+) -> List[Row]:
+    """Return the table of all measured cases as lines, and notes on them.
+
+    ``quiet``: leave out how the machine has affected them.
+    """
     rows = table_rows(benchmarks, run.results.verdicts)
-    notes = [shared_by(rows), *_notes(run), *published.last_lines(benchmarks)]
+    notes = [shared_by(rows), *_notes(run, quiet), *published.last_lines(benchmarks)]
     return layout(rows, width) + [Row((note,)) for note in notes if note]
 
 
@@ -97,7 +115,7 @@ def _names(run: Recording) -> Dict[str, str]:
     return distinct_names({nodeid: benchmark.record.name for nodeid, benchmark in measured})
 
 
-def _notes(run: Recording) -> List[str]:
+def _notes(run: Recording, quiet: bool) -> List[str]:
     names, benchmarks = _names(run), run.results.benchmarks
     rounds = list(map(rounds_of, benchmarks.values()))
     records = [replace(benchmarks[nodeid].record, name=names[nodeid]) for nodeid in benchmarks]
@@ -105,7 +123,9 @@ def _notes(run: Recording) -> List[str]:
         f"{record.name}: implausible, see its failure" for record in records if record.implausible
     ]
     lines += _fewer_instances(records) + _input_limits(records) + _saved_seconds(records)
-    lines += _diverged(records) + _imprecise(records, rounds) + _disturbed(records)
+    lines += _diverged(records)
+    if not quiet:
+        lines += _imprecise(records, rounds) + _disturbed(records)
     lines += _shortened(records) + _replaced(records)
     lines += _once(records) + _single_calls(records) + _without_energy(records)
     if run.results.resumed:
