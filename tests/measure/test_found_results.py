@@ -173,14 +173,52 @@ def test_facts_added_after_the_measurement_are_kept(own: OwnProject) -> None:
     assert theirs["extra_info"]["machine_state"] == {"hot": True}
 
 
-@pytest.mark.parametrize("typed", [True, False], ids=["typed", "settings"])
-def test_table_options_of_pytest_benchmark_show_it(own: OwnProject, typed: bool) -> None:
+@pytest.mark.parametrize(
+    ("typed", "added", "said"),
+    [
+        ("--benchmark-group-by=func", "", "Name (time in "),
+        ("", "--benchmark-group-by=func", "Name (time in "),
+        ("--benchmark-time-unit=ns", "", "Name (time in ns)"),
+    ],
+)
+def test_table_options_of_pytest_benchmark_show_it(
+    own: OwnProject, typed: str, added: str, said: str
+) -> None:
     own.write(EXTRA)
-    word = "--benchmark-group-by=func"
-    if not typed:
-        (own.folder / "pytest.ini").write_text(f"{INI.rstrip()} {word}\n")
-    words = ["--benchmark-max-time=0.01", *([word] if typed else [])]
-    own.run(*FEW, *words).assert_code(0).line("Name (time in ")
+    (own.folder / "pytest.ini").write_text(f"{INI.rstrip()} {added}\n")
+    words = ["--benchmark-max-time=0.01", *filter(None, [typed])]
+    own.run(*FEW, *words).assert_code(0).line(said)
+
+
+BUILTIN = """
+def test_sort(benchmark):
+    benchmark(sorted, [3, 1, 2], reverse=True)
+"""
+
+
+def test_a_profile_has_the_measured_builtin(own: OwnProject) -> None:
+    own.write(BUILTIN)
+    outcome = own.run("--benchmark-cprofile=tottime", "--benchmark-max-time=0.01").assert_code(0)
+    outcome.line("<built-in method builtins.sorted>")
+
+
+def test_options_of_our_meter_without_effect_are_named(own: OwnProject) -> None:
+    own.write(BUILTIN)
+    ini = f"{INI.rstrip()} --benchmark-max-time=0.01\n"
+    (own.folder / "pytest.ini").write_text(ini)
+    said = "--budget: without effect on cases that pytest-benchmark measures: leave out --benchmark"
+    own.run("--budget", "1").assert_code(0).line(said)
+    assert "without effect" not in own.run().text
+
+
+@pytest.mark.parametrize(
+    ("word", "shown"), [("-q", True), ("-qq", False), ("--benchmark-quiet", False)]
+)
+def test_quiet_runs(own: OwnProject, word: str, shown: bool) -> None:
+    own.write(BUILTIN)
+    outcome = own.run("--budget=0.05", word).assert_code(0)
+    assert ("test_sort (calls/s)" in outcome.text) is shown
+    assert not any(line.startswith(("time: ", "test_sort: ")) for line in outcome.lines)
 
 
 SAME = """
