@@ -78,12 +78,13 @@ def _instead(name: str, value: str, known: Sequence[str]) -> Dict[str, str]:
     advice = advice_about(key, value)
     if advice is not None:
         return {name: advice}
-    (assignment,) = mask_words([f"--set={key}={value or 'true'}"])
-    found = {f"{name}, as an option of a case": f"{shlex.quote(assignment)} (see --describe)"}
-    # pytest does not accept abbreviations, so suggest the full name.
     names = [other[2:] for other in known if other.startswith("--") and not other.startswith(LONG)]
+    typo = difflib.get_close_matches(name[2:], names, n=1, cutoff=0.75)
+    # pytest does not accept abbreviations, so suggest the full name.
     begun = sorted((other for other in names if other.startswith(name[2:])), key=len)
-    near = begun or difflib.get_close_matches(name[2:], names, n=1, cutoff=0.75)
-    if near:
-        found[f"{name}, did you mean"] = f"--{near[0]}"
-    return found
+    near = {f"{name}, did you mean": f"--{other}" for other in (begun or typo)[:1]}
+    if typo:
+        return near
+    (assignment,) = mask_words([f"--set={key}={value or 'true'}"])
+    case = f"{shlex.quote(assignment)} (see --describe)"
+    return {**near, f"{name}, as an option of a case": case}
