@@ -164,7 +164,11 @@ def _begin(config: pytest.Config, session: Optional[pytest.Session] = None) -> O
     if not _register(config.pluginmanager, SESSION):
         return None
     begun: Any = config.pluginmanager.get_plugin(f"ipubench.{SESSION}")
-    begun.begin(config)
+    try:
+        begun.begin(config)
+    except BaseException:
+        config.pluginmanager.unregister(begun)  # its hooks need what begin() makes
+        raise
     if session is not None:
         begun.pytest_sessionstart(session)
     return begun

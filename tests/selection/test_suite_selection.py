@@ -14,6 +14,7 @@ from ipubench.fixtures.case.options import CaseConfig
 from ipubench.plugins.selection import deselect
 from tests.support.command_line import given_options
 from tests.support.harness import ROOT, Outcome, Project, run_pytest
+from tests.support.own_project import OwnProject
 
 
 def collected(outcome: Outcome) -> List[str]:
@@ -142,6 +143,14 @@ def test_a_usage_error_is_one_message_and_exit_4(
 ) -> None:
     outcome = project.run(*words).assert_code(4)
     assert message in outcome.text
+    assert "Traceback" not in outcome.text
+
+
+def test_an_error_that_the_first_measuring_test_finds_is_one_message(own: OwnProject) -> None:
+    own.write("def test_sum(benchmark):\n    benchmark(sum, [1])\n")
+    (own.folder / "pytest.ini").write_text("[pytest]\naddopts = -p ipubench\n")
+    outcome = own.run("-p", "no:benchmark").assert_code(4)
+    outcome.line("ERROR: ipubench builds on pytest-benchmark")
     assert "Traceback" not in outcome.text
 
 
