@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 K ?= resnet50
-# Each worker begins with an equal part of the tests, in our order (tests/conftest.py); a worker that
+# Each worker begins with an equal part of the tests, in our order (tests/support/plugin.py); a worker that
 # finishes early takes over tests from another. Three keep two cores busy: some tests wait for
 # processes and servers. Each more imports the frameworks once more.
 # Pytest's look for errors in destructors would collect garbage five times, of millions of objects.

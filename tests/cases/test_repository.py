@@ -10,6 +10,7 @@ from typing import Dict, List
 import pytest
 
 from tests.support.harness import ROOT, Outcome, records_in, run_pytest
+from tests.support.repository import run_alone
 
 pytestmark = pytest.mark.suite
 NETWORKS = "bench_inference/bench_cnn_torch.py"
@@ -42,6 +43,26 @@ def test_every_case_has_an_identifier_that_k_can_select(
     assert len(nodeids) == len(set(nodeids)) > 0
     for nodeid in nodeids:
         assert re.fullmatch(r"bench_\w+/bench_\w+\.py::bench_\w+\[[A-Za-z0-9_.-]+\]", nodeid)
+
+
+@pytest.mark.parametrize("path", ["bench_kernels/bench_dense.py", NETWORKS])
+def test_a_bench_file_as_a_program_prints_the_pytest_command(path: str) -> None:
+    outcome = run_alone(ROOT, os.environ, path, "--steps", "1").assert_code(4)
+    assert outcome.lines == [f"{path} has cases, which pytest runs: pytest {path} --steps 1"]
+
+
+@pytest.mark.parametrize(
+    "words", [["--device", "cpu"], ["--budget", "1"], ["--results-dir", "models"], ["."]]
+)
+def test_cases_do_not_need_the_modules_of_the_tests(
+    environment: Dict[str, str], tmp_path: Path, words: List[str]
+) -> None:
+    """Until our options are known, pytest takes a value after a space for a path."""
+    (tmp_path / "hypothesis.py").write_text("raise ImportError('not installed')")
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    without = ("-p", "no:hypothesispytest", "--collect-only", "-q", "-k", "dense")
+    outcome = run_alone(ROOT, {**environment, "PYTHONPATH": path}, "-m", "pytest", *without, *words)
+    outcome.assert_code(0).line("bench_kernels/bench_dense.py::bench_dense[dense-inference-synth")
 
 
 @pytest.mark.entry_point

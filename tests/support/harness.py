@@ -66,7 +66,7 @@ class Outcome:
 class SuiteServer:
     """The processes that start runs of the suite: tests/support/suite_server.py."""
 
-    #: Shared by all tests of a run (tests/conftest.py); otherwise private to this process.
+    #: Shared by all tests of a run (tests/support/plugin.py); otherwise private to this process.
     folder: ClassVar[Optional[Path]] = None
     _addresses: ClassVar[Dict[str, str]] = {}
     _kept: ClassVar[List[Any]] = []

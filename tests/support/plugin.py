@@ -1,4 +1,4 @@
-"""Fixtures of the project's own tests."""
+"""Fixtures and hooks of the project's own tests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.tries import tries
 settings.register_profile("ipubench", tries(50))
 settings.load_profile("ipubench")
 
-NIGHTLY = Path(__file__).with_name("nightly")
+NIGHTLY = Path(__file__).parents[1] / "nightly"
 
 # For a file in which every test needs a framework.
 MARKED = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.framework\b", re.MULTILINE)
