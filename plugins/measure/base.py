@@ -252,6 +252,9 @@ class StepMeter(ABC):
             work = step
         else:
             work = CallStep(_callable(step), setup, teardown)
+        wait = self.device.waiting()
+        if isinstance(work, CallStep) and wait is not None:
+            work.wait_by(wait)
         self._step = work
         facts = BatchFacts(
             _amount("items", items),

@@ -80,7 +80,8 @@ def measured(benchmark: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
     has_settings = bool(settings or benchmark_arguments(item.config))
     work, state = Measuring(meter, has_settings), state_of(item)
     state.meter = meter
-    recorded = make_recorded(benchmark, work.measure, work.by_pytest_benchmark)
+    wait = case_run.device.waiting()
+    recorded = make_recorded(benchmark, work.measure, work.by_pytest_benchmark, wait)
     if isinstance(meter, CallMeter):
         recorded.most_calls = meter.most_calls
     try:

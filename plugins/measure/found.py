@@ -52,7 +52,13 @@ def record_results(item: pytest.Item) -> None:
     found, state.watched = state.watched, []
     for case_run, watched in found:
         if pytest_benchmark_adapter.has_result(case_run.benchmark):
-            record(_named(case_run), watched)
+            named = _named(case_run)
+            record(named, watched)
+            if named.device.waiting() is not None:
+                named.run.closing.append(
+                    f"{named.case.id}: only the launches of work on the GPU are timed, because the "
+                    "test makes its BenchmarkFixture by hand; the fixture benchmark waits for it"
+                )
 
 
 def complete_records(run: Run, item: pytest.Item) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.runtimes.call import is_coroutine
+from ipubench.fixtures.runtimes.surrounded import nothing
 from ipubench.plugins.measure.base import CaseRun, state_of
 from ipubench.plugins.measure.by_pytest_benchmark import begin, record
 from ipubench.plugins.measure.meter import Meter
@@ -95,8 +96,11 @@ class FirstCall:
     @contextlib.contextmanager
     def timed(self) -> Iterator[None]:
         """Time the call."""
+        wait = self._case_run.device.waiting() or nothing
+        wait()
         start = time.perf_counter()
         yield
+        wait()
         self._seconds = time.perf_counter() - start
         self._watched.end()
 

@@ -25,6 +25,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.machine.frames import left_out
 from ipubench.fixtures.runtimes.call import CallStep, a_loop_runs, is_coroutine
+from ipubench.fixtures.runtimes.surrounded import nothing
 from ipubench.plugins.record.structs import (
     NAMESPACE,
     Around,
@@ -105,7 +106,7 @@ def awaiting(benchmark: Any, function: Any) -> Optional[InLoop]:
         return None
     from ipubench.fixtures.runtimes.loop import InLoop
 
-    in_loop = InLoop(function)
+    in_loop = InLoop(function, benchmark.wait)
     benchmark._timer = in_loop.clock
     # This clock does not advance, so pytest-benchmark must not measure its precision.
     benchmark._precisions[in_loop.clock] = time.get_clock_info("perf_counter").resolution
@@ -123,6 +124,8 @@ class Recorded(BenchmarkFixture):
     each: Callable[[Callable[[], Any]], Any]
     #: The arguments of ``pedantic`` with a setup, which can be called any number of times.
     repeatable: Optional[CallStep] = None
+    #: Waits for the device before each reading of the clock.
+    wait: Callable[[], None] = staticmethod(nothing)
 
     def __call__(self, function_to_benchmark: Any, *args: Any, **kwargs: Any) -> Any:
         """Measure a function; return its last result."""
@@ -187,16 +190,25 @@ def make_recorded(
     benchmark: Any,
     measure: Callable[[Any, Callable[[], Any]], Any],
     itself: Callable[[Any, Callable[[], Any]], Any],
+    wait: Optional[Callable[[], None]] = None,
 ) -> Recorded:
     """Turn pytest-benchmark's fixture into one that passes its function to us.
 
     ``measure`` gets a function without arguments, ``itself`` one that lets pytest-benchmark
-    measure; both return the function's result.
+    measure; both return the function's result. ``wait`` waits for the device.
     """
     benchmark.__class__ = Recorded
     recorded: Recorded = benchmark
     recorded._measure, recorded._itself = measure, itself
+    if wait is not None:
+        recorded.wait, recorded._timer = wait, partial(_after, wait, benchmark._timer)
     return recorded
+
+
+def _after(wait: Callable[[], None], timer: Callable[[], float]) -> float:
+    """Return the time once the device has finished."""
+    wait()
+    return timer()
 
 
 @contextlib.contextmanager
