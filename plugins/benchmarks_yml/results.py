@@ -28,7 +28,7 @@ from ipubench.plugins.record.text import finite_number, short_number
 class CommandResults:
     """The figures of one process."""
 
-    #: Seconds of each round, and the unit of a round: an item, a call, or a run.
+    #: Seconds of the only round, and its unit: an item, a call, or a run.
     rounds: List[float]
     unit: str
     source: str  # of the latency
@@ -77,7 +77,7 @@ def results_of(entry: Entry, config: SpecConfig, ran: Ran) -> CommandResults:
 def _rounds(
     entry: Entry, config: SpecConfig, kept: Dict[str, List[float]], ran: Ran
 ) -> Tuple[List[float], str]:
-    """Return the rounds' seconds for the gate, and their unit in the plural."""
+    """Return the round's seconds for the gate, and its unit in the plural."""
     for name in (THROUGHPUT, LATENCY):
         found = "was derived" if name in entry.derived else "matched"
         for value in kept.get(name, ()):
@@ -85,10 +85,11 @@ def _rounds(
                 raise MetricError(f"{name}: {value} {found}, which is not above zero")
             if not LEAST_AMOUNT <= value <= MOST_AMOUNT:
                 raise MetricError(f"{name}: {value} {found}, which no {name} can be")
+    # A single round: the table, the gate and the columns have the figure of the reduction.
     if THROUGHPUT in kept:
-        return [1 / value for value in kept[THROUGHPUT]], entry.unit
+        return [1 / fmean(kept[THROUGHPUT])], entry.unit
     if LATENCY in kept:
-        return [value * config.latency_seconds for value in kept[LATENCY]], "calls"
+        return [fmean(kept[LATENCY]) * config.latency_seconds], "calls"
     return [ran.seconds], "runs"
 
 
@@ -135,6 +136,14 @@ def column_lines(benchmarks: Sequence[Benchmark]) -> List[str]:
             shown = ", ".join(f"{title} {_shown(value)}" for title, value in spec.columns)
             where = f"{_file(benchmark)}: " if len(files) > 1 else ""
             found.append(f"{where}{benchmark.record.name}: {shown}")
+            several = [
+                f"{name} is the {metric['reduction']} ({len(values)} values, "
+                f"{short_number(min(values))} to {short_number(max(values))})"
+                for name, metric in spec.metrics.items()
+                for values in [metric["values"]]
+                if len(values) > 1
+            ]
+            found += [f"  several matched: {', '.join(several)}"] if several else []
     return found
 
 
