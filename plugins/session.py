@@ -35,7 +35,7 @@ from ipubench.plugins.report import plugin as reports
 from ipubench.plugins.report import terminal
 from ipubench.plugins.run import interruption, journal, masked, progress, within
 from ipubench.plugins.run.exit_code import exit_code
-from ipubench.plugins.selection import datasets, deselect, expand, functions, order
+from ipubench.plugins.selection import datasets, deselect, expand, functions, named, order
 from ipubench.plugins.selection.selected import case_of
 from ipubench.plugins.state import Run, run_key, run_of
 
@@ -81,6 +81,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 # ------------------------------------------------------------------ choosing the cases
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Let node ids of cases leave out the overrides of ``--set``."""
+    named.collect_functions(session, run_of(session.config).selection)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Make a case of each declared configuration, and of each entry of a benchmarks.yml."""
     selection = run_of(metafunc.config).selection
@@ -103,8 +109,12 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, A
     functions.note_collected(collector, outcome.get_result(), run_of(collector.config).selection)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
-    """Add the names by which ``-k`` finds a case."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(
+    session: pytest.Session, config: pytest.Config, items: List[pytest.Item]
+) -> None:
+    """Keep the cases that the command line names, and add the names by which ``-k`` finds one."""
+    named.keep_named(session, items, run_of(config).selection)
     deselect.add_names(items, run_of(config).selection)
 
 

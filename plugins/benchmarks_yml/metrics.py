@@ -61,16 +61,30 @@ class Metric:
     skip: int = 0
     reduction: str = "mean"
 
-    def values(self, texts: Sequence[str], factor: float = 1.0) -> List[float]:
-        """Return the matched numbers, times ``factor``. Raises MetricError."""
+    def values(
+        self, texts: Sequence[str], factor: float = 1.0, seconds: float = MILLISECOND
+    ) -> List[float]:
+        """Return the matched numbers, times ``factor``. Raises MetricError.
+
+        A latency may match with its own unit. Then it is converted to the metric's, which has this
+        many ``seconds``.
+        """
         found = []
         for text in texts:
-            value = finite_number(text.replace(",", "") if THOUSANDS.fullmatch(text) else text)
+            number, unit = text, ""
+            if self.name == LATENCY:
+                number, _, unit = text.strip().rpartition(" ")
+                if unit not in SECONDS:
+                    number, unit = text, ""
+            value = finite_number(
+                number.replace(",", "") if THOUSANDS.fullmatch(number) else number
+            )
             if value is None:
                 raise MetricError(f"{self.name}: {text[:60]!r} matched, which is not a number")
-            if not math.isfinite(value * factor):
+            value *= factor * (SECONDS[unit] / seconds if unit else 1.0)
+            if not math.isfinite(value):
                 raise MetricError(f"{self.name}: {text[:60]!r} matched, which is too large")
-            found.append(value * factor)
+            found.append(value)
         if len(found) <= self.skip:
             needed = f"more than skip: {self.skip}" if self.skip else "at least one"
             raise MetricError(

@@ -20,7 +20,7 @@ from ipubench.plugins.benchmarks_yml.metrics import (
     search,
 )
 from ipubench.plugins.record.record import LEAST_AMOUNT, MOST_AMOUNT
-from ipubench.plugins.record.structs import Benchmark, Facts, Json
+from ipubench.plugins.record.structs import Benchmark, Facts, Json, SpecMetric
 from ipubench.plugins.record.text import finite_number, short_number
 
 
@@ -49,7 +49,7 @@ def results_of(entry: Entry, config: SpecConfig, ran: Ran) -> CommandResults:
     values: Dict[str, List[float]] = {}
     for metric in entry.metrics:
         factor = copies if metric.name == THROUGHPUT else 1
-        values[metric.name] = metric.values(found[metric.name], factor)
+        values[metric.name] = metric.values(found[metric.name], factor, config.latency_seconds)
         kept[metric.name] = metric.kept(values[metric.name], config.skip_by)
         try:
             figures[metric.name] = fmean(kept[metric.name])
@@ -117,13 +117,10 @@ def columns(entry: Entry, config: SpecConfig, results: CommandResults) -> List[T
     return [(title, known.get(name)) for title, name in wanted]
 
 
-def described(metric: Metric, results: CommandResults) -> Facts:
+def described(metric: Metric, results: CommandResults) -> SpecMetric:
     """Return a metric for the record."""
-    return {
-        "reduction": metric.reduction,
-        "value": results.figures[metric.name],
-        "values": results.values[metric.name],
-    }
+    name = metric.name
+    return SpecMetric(metric.reduction, results.figures[name], results.values[name])
 
 
 def column_lines(benchmarks: Sequence[Benchmark]) -> List[str]:
@@ -137,11 +134,10 @@ def column_lines(benchmarks: Sequence[Benchmark]) -> List[str]:
             where = f"{_file(benchmark)}: " if len(files) > 1 else ""
             found.append(f"{where}{benchmark.record.name}: {shown}")
             several = [
-                f"{name} is the {metric['reduction']} ({len(values)} values, "
-                f"{short_number(min(values))} to {short_number(max(values))})"
+                f"{name} is the {metric.reduction} ({len(metric.values)} values, "
+                f"{short_number(min(metric.values))} to {short_number(max(metric.values))})"
                 for name, metric in spec.metrics.items()
-                for values in [metric["values"]]
-                if len(values) > 1
+                if len(metric.values) > 1
             ]
             found += [f"  several matched: {', '.join(several)}"] if several else []
     return found

@@ -259,6 +259,14 @@ class Accepted(Part, frozen=True):
     change: Optional[Number] = None
 
 
+class SpecMetric(Part, frozen=True):
+    """The values of a metric that matched, and the figure that its reduction makes of them."""
+
+    reduction: str
+    value: float
+    values: Sequence[float]
+
+
 class Spec(Part, frozen=True):
     """A command of a benchmarks.yml, and what it printed."""
 
@@ -271,7 +279,7 @@ class Spec(Part, frozen=True):
     command: Sequence[str] = ()
     folder: str = ""
     copies: int = 1
-    metrics: Facts = {}
+    metrics: Mapping[str, SpecMetric] = {}
     derived: Facts = {}
     stdout: str = ""
     stderr: str = ""

@@ -34,6 +34,8 @@ class Selection:
     #: The files and classes that pytest found, and those that it collected.
     found: Set[str] = dataclasses.field(default_factory=set)
     collected: Set[str] = dataclasses.field(default_factory=set)
+    #: The command line's paths and node ids, while pytest collects whole functions.
+    words: List[str] = dataclasses.field(default_factory=list)
     #: Node id -> the identifiers that its case would have without overrides.
     base_ids: Dict[str, Set[str]] = dataclasses.field(default_factory=dict)
     #: The names of this device's cases, before ``-k``.

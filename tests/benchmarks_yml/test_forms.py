@@ -24,6 +24,7 @@ from ipubench.plugins.benchmarks_yml.reader import entries_of, read_entries
 from ipubench.plugins.benchmarks_yml.results import CommandResults, columns, results_of
 from ipubench.plugins.listing.describe import describe
 from ipubench.plugins.record.text import safe_name
+from tests.support.harness import ROOT
 
 STORED = Path(__file__).resolve().parents[1] / "stored" / "specs"
 FORMS, PUBLISHED = (
@@ -282,6 +283,24 @@ def test_values_beyond_the_range_of_floats_are_refused(tmp_path: Path) -> None:
         made("1e308", "1e308", name="accuracy")
     with pytest.raises(MetricError, match="too large"):
         made("1e308", np="8")
+
+
+def test_the_latency_of_a_row_of_the_table_has_its_unit(tmp_path: Path) -> None:
+    file = ROOT / "docs" / "examples" / "benchmarks.yml"
+    entries = {entry.name: entry for entry in read_entries(file, "benchmarks.yml")}
+    entry = entries["tf2_resnet50_serving_latency"]
+    rows = {
+        "    447 \u00b5s   612 \u00b5s": 0.447,
+        "  0.8%    2.31 ms    3 ms   41%": 2.31,
+        "  0.8%      1.2 s  1.3 s  pass   +1.0%": 1200.0,
+    }
+    for row, milliseconds in rows.items():
+        output = f"[1/1] bench[a-pod4] 1,234 images/s (1 s)\n  a-pod4-bs1-generated  1,234{row}\n"
+        found = results(entry, output, tmp_path)
+        assert found.figures == {"throughput": 1234.0, "latency": pytest.approx(milliseconds)}
+        assert found.latencies == [pytest.approx(milliseconds / 1000)]
+    with pytest.raises(MetricError, match="not a number"):
+        Metric("latency", "x").values(["447 files"])
 
 
 def test_derived_values_follow_the_values_that_they_read() -> None:

@@ -226,6 +226,19 @@ def test_a_case_is_also_found_by_its_name_before_overrides(project: Project) -> 
     assert collected(outcome) == ["resnet18-bs3-synthetic"]
 
 
+def test_a_node_id_may_leave_out_the_overrides(project: Project) -> None:
+    file = "bench_inference/bench_cnn_torch.py"
+    name = f"{file}::bench_cnn_torch"
+    given = ("--device=cpu", "--set=micro-batch-size=3")
+    words = (f"{name}[resnet34-bs16-synthetic]", f"{name}[resnet18-bs3-synthetic]")
+    outcome = suite(project, *words, *given).assert_code(0)
+    assert collected(outcome) == ["resnet34-bs3-synthetic", "resnet18-bs3-synthetic"]
+    whole = suite(project, words[1], "bench_inference/bench_triton.py", *given).assert_code(0)
+    names = collected(whole)
+    assert names[0] == "resnet18-bs3-synthetic" and "resnet34-bs3-synthetic" not in names
+    suite(project, f"{name}[resnet99]", *given).assert_code(4).line("not found: ")
+
+
 def test_an_empty_selection_lists_what_would_match(project: Project) -> None:
     outcome = suite(project, "--device=ipu", "-k", "resnt18 or lstmm").assert_code(5)
     said = outcome.line("no case is selected by -k 'resnt18 or lstmm'; the nearest names of")
