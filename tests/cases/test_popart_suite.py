@@ -90,9 +90,7 @@ def test_cycles_are_in_the_record(tmp_path: Path) -> None:
     words = [LSTM, "-k", "inference-synthetic", "--steps=2", "--batches-per-step=5"]
     run(tmp_path, "", *words, "--set=report_hw_cycle_count=yes", device="ipu").assert_code(0)
     (record,) = records_in(tmp_path / "results").values()
-    cycles = record["counters"]["cycles"]
-    assert set(cycles) == {5000}
-    assert len(cycles) >= 2
+    assert record["counters"] == {"cycles": 5000}
 
 
 @pytest.mark.framework

@@ -39,11 +39,12 @@ recorder = Job()
 recorded = recorder.recorded
 
 
-def as_modules() -> Dict[str, ModuleType]:
-    """Return the modules to install; the recorder starts empty."""
+def as_modules(sdk: str = "3.4") -> Dict[str, ModuleType]:
+    """Return the modules of an SDK to install; the recorder starts empty."""
     recorder.reset()
     options = module_of("popdist.poptorch", ("Options",), {"Options": Options})
-    return {"popdist": module_of("popdist", OFFERED, globals()), "popdist.poptorch": options}
+    offered = [name for name in OFFERED if sdk != "2.6" or name != "init"]
+    return {"popdist": module_of("popdist", offered, globals()), "popdist.poptorch": options}
 
 
 @recorded

@@ -64,6 +64,27 @@ def export_single_step(
     return module.predict
 
 
-def as_module() -> ModuleType:
-    """Return ``tensorflow.python.ipu.serving`` with the functions that the project uses."""
-    return module_of(NAME, ("export_single_step",), globals())
+def as_module(sdk: str = "3.4") -> ModuleType:
+    """Return ``tensorflow.python.ipu.serving`` of an SDK, with what the project uses."""
+    offered = {"3.4": export_single_step, "2.6": _of_sdk_26()}[sdk]
+    return module_of(NAME, ("export_single_step",), {"export_single_step": offered})
+
+
+def _of_sdk_26() -> Any:
+    """Return the function of SDK 2.6, in which a parameter has another name and others lack."""
+
+    @recorded
+    def export_single_step(
+        predict_step: Any,
+        export_dir: Any,
+        iterations: Any,
+        input_signature: Any = None,
+        input_dataset: Any = None,
+        output_names: Any = None,
+    ) -> Any:
+        later: Any = inspect.unwrap(globals()["export_single_step"])
+        return later(
+            predict_step, export_dir, iterations, input_signature, input_dataset, output_names
+        )
+
+    return export_single_step

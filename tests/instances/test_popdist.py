@@ -67,6 +67,14 @@ def test_an_instance_takes_its_number_and_its_replicas_from_popdist(job: double.
     ]
 
 
+def test_popdist_of_sdk_26_needs_no_initialisation(
+    job: double.Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "popdist", double.as_modules("2.6")["popdist"])
+    job.index = 1
+    assert rank("poprun", {}) == 1 and "init" not in job.names()
+
+
 def test_poptorch_gets_the_ipus_of_a_pipeline(job: double.Job) -> None:
     """PopDist refuses numbers other than poprun's."""
     config = dataclasses.replace(IPU["resnet50"], replicas=4, pipeline_splits=("layer2/0/conv1",))

@@ -260,7 +260,7 @@ def export(predict_step: Any, export_dir: str, *words: Any, **named: Any) -> Non
     import tensorflow as tf
 
     tensorflow_ipu.recorder.calls.append(("export_single_step", {"words": words, **named}))
-    signature = named["predict_step_signature"]
+    signature = words[1]
     function = tf.function(predict_step, input_signature=signature, autograph=False)
     graph = function.get_concrete_function().graph
     shapes = sorted((weight.name, str(weight.shape)) for weight in graph.variables)

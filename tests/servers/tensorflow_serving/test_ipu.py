@@ -105,6 +105,17 @@ def test_the_network_is_compiled_and_exported_and_the_ipu_released(tf: Any, tmp_
 
 
 @pytest.mark.framework
+def test_sdk_26_exports_too(tf: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ipu = sys.modules["tensorflow.python.ipu"]
+    monkeypatch.setattr(ipu, "serving", serving.as_module("2.6"))
+    export(tmp_path / "model")
+    loaded = tf.saved_model.load(str(tmp_path / "model" / "001"))
+    (signature,) = given("export_single_step")["input_signature"]
+    answer = loaded.signatures["serving_default"](images=tf.zeros(signature.shape, tf.uint8))
+    assert answer["probabilities"].shape == (BATCH, 10)
+
+
+@pytest.mark.framework
 def test_the_options_of_the_application_reach_the_sdk(tf: Any, tmp_path: Path) -> None:
     changes: Dict[str, Any] = {
         "nanoo": True,
