@@ -68,7 +68,7 @@ class LocalWorkers:
         made = [devices.make(self.device, number, pin) for number in numbers]
         names = {name for device in made for name in device.leases()}
         try:
-            refuse_direct_poprun()
+            refuse_direct_poprun(option.device_id)
             self._held.enter_context(hold(self.config, sorted(names)))
         except DeviceError as error:
             raise pytest.UsageError(str(error)) from None

@@ -82,11 +82,13 @@ def commands(item: pytest.Item) -> List[str]:
             return [*lines, heading, *wrapped(started, indent="    ")]
         if alone:
             return lines
+        option = options_of(item.config)
         planned = plan(
             case.config,
             run_of(item.config).selection.device,
             os.sched_getaffinity(0),
-            launcher_arguments(options_of(item.config).launcher_args),
+            launcher_arguments(option.launcher_args),
+            option.device_id,
         )
         address = f"{planned.address}:{PORT}" if planned.address else SOCKET
         program = instance_command(run_of(item.config), item.nodeid, address, CACHE)

@@ -31,9 +31,11 @@ def main() -> int:
     parser.add_argument("--num-replicas", type=int, dest="replicas")
     parser.add_argument("--ipus-per-replica", type=int)
     parser.add_argument("--numa-aware", choices=("yes", "no"))
+    parser.add_argument("--mpi-local-args", default="")
     parser.add_argument("program", nargs=argparse.REMAINDER)
     job = vars(parser.parse_args())
     program, poprun = job.pop("program"), job.pop("numa_aware") is not None
+    job.pop("mpi_local_args")  # variables for other hosts; those of this host have all
     sys.path.insert(0, ROOT)
     from ipubench.fixtures.instances import processes
 

@@ -36,8 +36,9 @@ def test_a_dry_run_shows_poprun_without_an_ipu(together: Project) -> None:
     assert typed.endswith(f" '{case}' --device=cpu --device=ipu")
     assert launched.startswith(
         "poprun --numa-aware=yes --num-replicas=4 --num-instances=4 --ipus-per-replica=4 "
-        f"{sys.executable} -m pytest "
+        "'--mpi-local-args=-x "
     )
+    assert f"' {sys.executable} -m pytest " in launched
     assert launched.endswith(f"'{together.folder / case}' -s --ipubench-instance=SOCKET")
     assert "  which starts 4 instances with" in answer.lines
     assert not together.journals()

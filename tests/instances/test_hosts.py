@@ -20,6 +20,7 @@ from ipubench.fixtures.instances.plan import own_share
 
 ENVIRON = {"PATH": "/bin", "TF_POPLAR_FLAGS": "x", "PYTEST_ADDOPTS": "-v", "SECRET": "s"}
 ENVIRON["IPUBENCH_LEASE_DIR"] = "/leases"
+PODS = ("pod09-ipu1", "pod09-ipu3", "pod10-ipu1", "pod10-ipu3")
 #: The part of ENVIRON for an instance, and its credentials.
 EXPORTS = "-x IPUBENCH_INSTANCE_LAUNCHER -x IPUBENCH_INSTANCE_TOKEN -x PATH -x TF_POPLAR_FLAGS"
 
@@ -33,11 +34,27 @@ EXPORTS = "-x IPUBENCH_INSTANCE_LAUNCHER -x IPUBENCH_INSTANCE_TOKEN -x PATH -x T
         ("-H a:2,b:2,a", ("a", "b")),
         ("--host=10.0.0.1,10.0.0.2 --vipu-partition=pod64", ("10.0.0.1", "10.0.0.2")),
         ("-hosts a,b", ("a", "b")),
+        ("--host=ipu[0-2,4]", ("ipu0", "ipu1", "ipu2", "ipu4")),
+        ("--host a:2,pod[09-10]-ipu[1,3]:4,b", ("a", *PODS, "b")),
         ("--verbose --host", ()),
     ],
 )
 def test_hosts_are_read_from_launcher_arguments(words: str, hosts: Tuple[str, ...]) -> None:
     assert named_hosts(words.split()) == hosts
+
+
+@pytest.mark.parametrize("ranges", ["2-0", "1-", "-", "0-1-2", ","])
+def test_a_range_of_hosts_that_is_none_is_named(ranges: str) -> None:
+    with pytest.raises(CaseError, match=f"--launcher-args: ipu.{ranges}]: .* is no range of hosts"):
+        named_hosts([f"--host=ipu[{ranges}]"])
+
+
+@pytest.mark.parametrize(
+    "name", ["POPXL_CACHE_DIR", "PVTI_OPTIONS", "POPDIST_EXECUTABLE_CACHE_PATH", "POPLAR_LOG_LEVEL"]
+)
+def test_the_variables_of_the_sdk_reach_other_hosts(name: str) -> None:
+    (words,) = poprun_arguments([], {name: "1"})
+    assert f" -x {name}" in words
 
 
 def test_hosts_are_read_from_a_file(tmp_path: Path) -> None:

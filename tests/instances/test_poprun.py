@@ -71,7 +71,9 @@ def test_poprun_starts_the_instances_of_one_job(together: Project) -> None:
 def test_what_poprun_cannot_do_is_one_message(together: Project) -> None:
     words = ("bench_together.py", "--device=ipu")
     answer = run_pytest(together.folder, together.environment, *words, "--device-id=1")
-    assert "--device-id: poprun " in answer.assert_code(1).text
+    assert "--device-id=1: poprun " in answer.assert_code(1).text
+    answer = run_pytest(together.folder, together.environment, *words, "--device-id=1", "--dry-run")
+    assert "cannot run: --device-id=1: poprun " in answer.assert_code(0).text
     (together.folder / "bin" / "poprun").unlink()
     answer = run_pytest(together.folder, together.environment, *words).assert_code(1)
     assert "poprun is not on PATH" in answer.text and "Traceback" not in answer.text
@@ -103,5 +105,8 @@ def test_one_instance_under_a_users_poprun_measures_and_several_may_collect(
     words = ("bench_together.py", "--device=ipu", "--collect-only")
     run_pytest(under_poprun.folder, under_poprun.environment, *words).assert_code(0)
     under_poprun.environment["DOUBLE_POPDIST"] = json.dumps({"instances": 1})
+    # PopTorch raises for a number, and TensorFlow would run on other IPUs.
+    answer = run_pytest(under_poprun.folder, under_poprun.environment, *ALONE, "--device-id=1")
+    assert "--device-id=1: poprun " in answer.assert_code(4).text
     run_pytest(under_poprun.folder, under_poprun.environment, *ALONE).assert_code(0)
     assert record_of(under_poprun)["device"]["kind"] == "ipu"
