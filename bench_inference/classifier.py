@@ -36,6 +36,13 @@ class Classifier(InferenceOptions):
         tiles = self.num_io_tiles
         if tiles and (not 32 <= tiles <= 192 or tiles % 2):
             raise ValueError(f"num_io_tiles={tiles}: give 0, or an even number from 32 to 192")
+        if tiles and self.data == "synthetic" and self.system != "host":
+            # PopART makes their streams, and leaves these unconnected (graphcore/popart,
+            # irlowering.cpp, devicex.cpp).
+            raise ValueError(
+                "num_io_tiles overlaps transfers, and synthetic data has none; give "
+                "--data=generated, or num_io_tiles=0"
+            )
         if self.enable_fast_groupnorm and self.norm_type != "group":
             raise ValueError("enable_fast_groupnorm needs norm_type=group")
         if self.system != "host" and self.replicas % self.instances:

@@ -62,6 +62,21 @@ def pad_input(network: nn.Module) -> None:
     replace_layer(network, path, PaddedConv2d(conv))
 
 
+class HardswishProduct(nn.Module):
+    """nn.Hardswish as a product. PopTorch makes seven operations of the layer, and two of this."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Return the activation of the images."""
+        return images * functional.hardsigmoid(images)
+
+
+def expand_hardswish(network: nn.Module) -> None:
+    """Replace each nn.Hardswish of ``network``, in place."""
+    for path, layer in list(network.named_modules()):
+        if isinstance(layer, nn.Hardswish):
+            replace_layer(network, path, HardswishProduct())
+
+
 def replace_layer(network: nn.Module, path: str, layer: nn.Module) -> None:
     """Replace the layer at ``path``, written with dots."""
     parent, _, name = path.rpartition(".")

@@ -28,7 +28,7 @@ from ipubench.plugins.benchmarks_yml.metrics import (
 )
 from ipubench.plugins.command_line.set_option import can_be_set, convert
 from ipubench.plugins.record.text import safe_name
-from ipubench.plugins.selection.selected import case_of
+from ipubench.plugins.selection.selected import NOT_OFFERED, case_of
 
 #: What --set can change, in addition to the parameters of an entry.
 SETTABLE = ("skip_by", "allow_wandb", "timeout", "compile_only")
@@ -132,9 +132,9 @@ def _case(
         config = dataclasses.replace(config, **changes)
     excluded = ""
     if wanted.data not in (None, config.data):
-        excluded = f"--data={wanted.data}"
+        excluded = f"--data={wanted.data}{NOT_OFFERED}"
     elif wanted.precision is not None:
-        excluded = f"--precision={wanted.precision}"
+        excluded = f"--precision={wanted.precision}{NOT_OFFERED}"
     identifier = identifier_of(config)
     return Case(
         config,

@@ -61,7 +61,7 @@ def _why_not_here(device: str, item: pytest.Item, case: Case) -> str:
     if device == "fake" and not FRAMEWORKS.keys().isdisjoint(fixtures):
         return "need a framework, and the fake device has none"
     if case.excluded:
-        return f"left out by {case.excluded}, which they do not have"
+        return f"left out by {case.excluded}"
     unfit = _unfit(case, device)
     if unfit:
         return unfit

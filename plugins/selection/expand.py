@@ -7,7 +7,6 @@ import itertools
 from typing import (
     Any,
     Dict,
-    FrozenSet,
     Iterator,
     List,
     Mapping,
@@ -35,7 +34,7 @@ from ipubench.fixtures.case.masking import mask_value
 from ipubench.fixtures.case.options import CaseConfig, check_value, is_masked, resolve_key
 from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.command_line.set_option import assign, convert, parse_assignments
-from ipubench.plugins.selection.selected import FRAMEWORKS, Selection
+from ipubench.plugins.selection.selected import FRAMEWORKS, NOT_OFFERED, Selection
 
 NO_CACHE_WITH_PROFILE = (
     "model_cache_path: with --profile an IPU gets a program that also writes reports; later runs "
@@ -169,6 +168,7 @@ def expand(
     for config, tier in case_set.configurations:
         changes, excluded = _narrowed(case_set, config, {"data": data, "precision": precision})
         start = dataclasses.replace(config, **changes)
+        declared = {key: getattr(config, key) for key in changes}
         narrowed = {f"--{key}={value}" for key, value in changes.items()}
         swept_here = case_set.swept in keys.values()
         modes = case_set.axes.get("data", (config.data,))
@@ -191,7 +191,7 @@ def expand(
             names = list(settable.values())
             shown = map(mask_value, names, texts)
             given = {f"--set={key}={text}" for key, text in zip(settable, shown)}
-            case = _overridden(case_set, start, frozenset(changes), names, texts, common, profiled)
+            case = _overridden(case_set, start, declared, names, texts, common, profiled)
             error = case.error or one_value
             yield dataclasses.replace(case, given=frozenset(narrowed | given), error=error)
 
@@ -206,7 +206,7 @@ def _narrowed(
         if value is None or getattr(config, key) == value:
             continue
         if len(case_set.axes.get(key, ())) > 1 or not _accepts(config, key, value):
-            excluded = f"--{key}={value}"
+            excluded = f"--{key}={value}{NOT_OFFERED}"
         else:
             changes[key] = value
     return changes, excluded
@@ -223,12 +223,17 @@ def _accepts(config: CaseConfig, key: str, value: Any) -> bool:
 def _overridden(
     case_set: CaseSet,
     config: CaseConfig,
-    overrides: FrozenSet[str],
+    narrowed: Dict[str, Any],
     names: Sequence[str],
     texts: Sequence[str],
     common: Dict[str, Any],
     profiled: bool,
 ) -> Case:
+    """Return the case with the values ``texts`` of the options ``names``.
+
+    ``narrowed`` are the declared values of options that --data and --precision have changed. A case
+    that is valid only with these is left out.
+    """
     error = ""
     values: Dict[str, Any] = {}
     for name, text in zip(names, texts):
@@ -242,17 +247,28 @@ def _overridden(
         config = dataclasses.replace(config, batches_per_step=config.fewest_batches)
     if profiled and hasattr(config, "model_cache_path") and config.model_cache_path:
         error = error or f"{config.name}: {NO_CACHE_WITH_PROFILE}"
-    try:
-        config.check()
-    except ValueError as problem:
-        error = error or f"{config.name}: {problem}"
+    contradiction = _contradiction(config)
+    if contradiction and not _contradiction(dataclasses.replace(config, **narrowed)):
+        options = " ".join(f"--{key}={getattr(config, key)}" for key in narrowed)
+        common = {**common, "excluded": common["excluded"] or f"{options}: {contradiction}"}
+    elif contradiction:
+        error = error or f"{config.name}: {contradiction}"
     error = error or _idle(before, config, names)
-    changed = overrides | frozenset(names)
+    changed = frozenset([*narrowed, *names])
     identifier = case_set.identifier(config, changed)
     if error:
         # With the old value, the identifier would be that of another case.
         identifier += "-invalid"
     return Case(config, identifier, overrides=changed, error=error, **common)
+
+
+def _contradiction(config: CaseConfig) -> str:
+    """Return why the options of a configuration contradict each other, or ''."""
+    try:
+        config.check()
+    except ValueError as problem:
+        return str(problem)
+    return ""
 
 
 def _idle(before: CaseConfig, config: CaseConfig, names: Sequence[str]) -> str:

@@ -18,6 +18,8 @@ FRAMEWORKS = {
     "popart": "popart",
     "triton": "triton",
 }
+#: Why --data or --precision leaves out a case.
+NOT_OFFERED = ", which they do not have"
 
 
 @dataclasses.dataclass

@@ -201,9 +201,9 @@ def test_the_original_defaults_of_hmc() -> None:
 def test_hmc_is_left_out_with_other_data_or_precisions() -> None:
     family = CaseSet.of(Hmc(), {})
     (generated,) = expand(family, {}, data="generated")
-    assert (generated.excluded, generated.error) == ("--data=generated", "")
+    assert generated.excluded.startswith("--data=generated, ") and not generated.error
     (sixteen,) = expand(family, {}, precision="16.16")
-    assert (sixteen.excluded, sixteen.error) == ("--precision=16.16", "")
+    assert sixteen.excluded.startswith("--precision=16.16, ") and not sixteen.error
     (synthetic,) = expand(family, {}, data="synthetic", precision="32.32")
     assert not synthetic.excluded
 

@@ -99,6 +99,12 @@ def uploads() -> List[Any]:
     return [given["args"][0] for name, given in recorder.calls if name == "PoplarExecutor.__call__"]
 
 
+def normalised(torch: Any, images: Any) -> Any:
+    mean = torch.tensor([0.485, 0.456, 0.406]).view(-1, 1, 1)
+    std = torch.tensor([0.229, 0.224, 0.225]).view(-1, 1, 1)
+    return (images / 255 - mean) / std
+
+
 # --- options ---------------------------------------------------------------------------------
 
 
@@ -296,6 +302,26 @@ def test_an_unknown_split_names_the_nearest_layers(poptorch: ModuleType) -> None
     assert "BeginBlock" not in recorder.names()
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit")
+def test_a_hardswish_is_the_originals_product(poptorch: ModuleType, torch: Any) -> None:
+    """PopTorch would make seven operations of PyTorch's own (graphcore/poptorch, ActivationOps)."""
+    splits = ("mb_block/4/seq/2",)  # a Hardswish
+    config = dataclasses.replace(
+        SMALL, model="mobilenet-v3-small", precision="32.32", pipeline_splits=splits
+    )
+    made = ready(config)
+    made()
+    (images,) = uploads()
+    original = network(config)()
+    with torch.no_grad():
+        expected = original(normalised(torch, images))
+    torch.testing.assert_close(made.output, expected, rtol=1e-3, atol=1e-3)
+    graph = str(torch.jit.trace(recorder.executors[0]._model, images).inlined_graph)
+    swishes = sum(isinstance(layer, torch.nn.Hardswish) for layer in original.modules())
+    gates = sum(isinstance(layer, torch.nn.Hardsigmoid) for layer in original.modules())
+    assert (graph.count("hardswish"), graph.count("aten::hardsigmoid(")) == (0, swishes + gates)
+
+
 # --- images and results ----------------------------------------------------------------------
 
 
@@ -308,10 +334,8 @@ def test_a_generated_batch_is_the_fixed_tensor_every_time(poptorch: ModuleType, 
     assert first is second
     assert first.dtype == torch.uint8
     assert torch.equal(first, torch.from_numpy(feed(config, batch_size=4).generated(3)))
-    mean = torch.tensor([0.485, 0.456, 0.406]).view(-1, 1, 1)
-    std = torch.tensor([0.229, 0.224, 0.225]).view(-1, 1, 1)
     with torch.no_grad():
-        expected = network(config)()((first / 255 - mean) / std)
+        expected = network(config)()(normalised(torch, first))
     torch.testing.assert_close(made.output, expected, rtol=1e-3, atol=1e-3)
 
 
