@@ -21,16 +21,18 @@ if TYPE_CHECKING:
     from ipubench.fixtures.case.cases import NAMED, Sweep, cases
     from ipubench.fixtures.case.options import CaseConfig, option
     from ipubench.fixtures.runtimes.step import Step
+    from ipubench.plugins.baseline.format import BaselineError
     from ipubench.plugins.baseline.load import load
 
     __version__: str
 
-__all__ = ["NAMED", "CaseConfig", "Step", "Sweep", "cases", "load", "option"]
+__all__ = ["NAMED", "BaselineError", "CaseConfig", "Step", "Sweep", "cases", "load", "option"]
 
 _HOMES = {
     "NAMED": "fixtures.case.cases",
     "Sweep": "fixtures.case.cases",
     "cases": "fixtures.case.cases",
+    "BaselineError": "plugins.baseline.format",
     "load": "plugins.baseline.load",
     "CaseConfig": "fixtures.case.options",
     "option": "fixtures.case.options",

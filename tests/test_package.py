@@ -235,10 +235,12 @@ def test_the_public_names_exist_and_are_imported_on_first_use() -> None:
     from ipubench.fixtures.case import cases, options
     from ipubench.fixtures.runtimes import step
     from ipubench.plugins.baseline import load
+    from ipubench.plugins.baseline.format import BaselineError
 
     found = [getattr(ipubench, name) for name in ipubench.__all__]
     assert found == [
         cases.NAMED,
+        BaselineError,
         options.CaseConfig,
         step.Step,
         cases.Sweep,

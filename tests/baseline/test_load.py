@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import ipubench
-from ipubench.plugins.baseline.format import BaselineError
 
 STORED = Path(__file__).parents[1] / "stored"
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
@@ -30,7 +29,7 @@ def test_a_journal_and_a_folder_are_read_too(tmp_path: Path) -> None:
     shutil.copy(journal, tmp_path / "run-20261127T000000-1.jsonl")
     assert ipubench.load(str(journal)) == ipubench.load(tmp_path)
     assert ipubench.load(STORED / "baseline.json")[0]["verdict"] == "measured"
-    with pytest.raises(BaselineError, match="neither a journal"):
+    with pytest.raises(ipubench.BaselineError, match="neither a journal"):
         ipubench.load(STORED / "specs")
 
 
