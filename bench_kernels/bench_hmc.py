@@ -137,8 +137,8 @@ def probability() -> Any:
     except ImportError as error:
         raise CaseError(
             "hmc needs a TensorFlow Probability that fits this TensorFlow; on a host "
-            "pip install 'ipubench[tensorflow]' installs it, for the TensorFlow of "
-            f"the Poplar SDK pip install tensorflow-probability==0.14.1 ({error})"
+            "pip install tensorflow-probability tf-keras, for the TensorFlow of the Poplar SDK "
+            f"pip install tensorflow-probability==0.14.1 ({error})"
         ) from error
     return tfp
 

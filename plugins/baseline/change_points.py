@@ -160,7 +160,7 @@ def change_points(values: Sequence[float]) -> List[int]:
         import ruptures
     except ImportError:
         raise ChangesUnavailable(
-            "change points need the library ruptures: pip install 'ipubench[report]'"
+            "change points need numpy and ruptures: pip install ruptures"
         ) from None
     if len(values) < 2 * LEAST_RUNS_OF_A_LEVEL:
         return []

@@ -42,7 +42,7 @@ from ipubench.plugins.web.templates import is_installed, render, script
 
 #: Limits of the latest changes on the front page.
 MOST_EVENTS = 50
-NO_LIBRARIES = "the site needs jinja2: pip install 'ipubench[report]'"
+NO_LIBRARIES = "the site needs jinja2: pip install jinja2"
 COLUMNS = (
     ("case", "name", False),
     ("level", "level", True),

@@ -84,7 +84,7 @@ def _add_device_and_data(group: Section) -> None:
     group.addoption(
         "--device-timeout",
         type=duration,
-        default=600.0,
+        default="10min",
         metavar="DURATION",
         help="how long to wait for a device that another run holds (10min)",
     )
@@ -187,7 +187,7 @@ def _add_measuring(group: Section) -> None:
     group.addoption(
         "--budget",
         type=duration,
-        default=5.0,
+        default="5s",
         metavar="DURATION",
         help="longest measuring time per case (5s)",
     )

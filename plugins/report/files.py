@@ -25,7 +25,7 @@ from ipubench.plugins.report.markdown import markdown
 from ipubench.plugins.report.page import page
 from ipubench.plugins.web.templates import is_installed
 
-NO_LIBRARIES = "reports need jinja2: pip install 'ipubench[report]'"
+NO_LIBRARIES = "reports need jinja2: pip install jinja2"
 #: A name that ends like this means a file, not a folder.
 FILE_SUFFIXES = (".html", ".htm", ".md", ".csv", ".json")
 

@@ -27,7 +27,7 @@ def series(levels: Sequence[float], runs: int, spread: float, seed: int = 1) -> 
 
 def found_in(values: Sequence[float], widths: Sequence[float] = ()) -> List[int]:
     """Return the runs that begin a level."""
-    pytest.importorskip("ruptures", reason="pip install 'ipubench[report]' brings ruptures")
+    pytest.importorskip("ruptures", reason="pip install ruptures")
     return [change.run for change in changes_of(values, widths)]
 
 

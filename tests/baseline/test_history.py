@@ -27,7 +27,7 @@ def all_close(path: Path) -> List[str]:
 
 
 def needs_ruptures() -> None:
-    pytest.importorskip("ruptures", reason="pip install 'ipubench[report]' brings ruptures")
+    pytest.importorskip("ruptures", reason="pip install ruptures")
 
 
 def without_ruptures(monkeypatch: pytest.MonkeyPatch) -> None:

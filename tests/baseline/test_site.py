@@ -33,7 +33,7 @@ REASON = "accepted because </td> & 'so'"
 def needs_the_report() -> None:
     """Skip without the report's packages. Importing them here delays only these tests."""
     for name in ("jinja2", "ruptures"):
-        pytest.importorskip(name, reason=f"pip install 'ipubench[report]' brings {name}")
+        pytest.importorskip(name, reason=f"pip install {name}")
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +149,7 @@ def test_without_the_charting_library_the_message_names_the_extra(
     monkeypatch.setattr(site_module, "is_installed", lambda: False)
     folder = str(kept.folder / history.FOLDER)
     assert main(["site", str(kept.folder / "none"), f"--folder={folder}"]) == 4
-    assert "pip install 'ipubench[report]'" in capsys.readouterr().err
+    assert "pip install jinja2" in capsys.readouterr().err
     assert not (kept.folder / "none").exists()
 
 
