@@ -30,7 +30,16 @@ from ipubench.plugins.compare import (
 )
 from ipubench.plugins.fleet import controller, worker
 from ipubench.plugins.listing import describe, dry_run
-from ipubench.plugins.measure import apart, base, found, inspection, instance, marked, memory
+from ipubench.plugins.measure import (
+    apart,
+    base,
+    executables,
+    found,
+    inspection,
+    instance,
+    marked,
+    memory,
+)
 from ipubench.plugins.report import plugin as reports
 from ipubench.plugins.report import terminal
 from ipubench.plugins.run import interruption, journal, masked, progress, within
@@ -58,6 +67,7 @@ def begin(config: pytest.Config) -> None:
     run = Run(config, expand.selection_of(config), instance=joined)
     config.stash[run_key] = run
     instance.direct_instances(run)
+    executables.store_executables(run)
     run.exported_flags = os.environ.get(TF_FLAGS)
     run.limit = within.limit_of(config)
     reports.check_places(config)
@@ -200,6 +210,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, None, None]:
         yield
     if case_of(item) is not None:
         run.gate_time.end()
+    executables.forget_executables(run)
 
 
 # Runs before a marker skips the test: a skipped case has used its share of the time.

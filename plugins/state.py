@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Dict, List, Optional, Set, Tuple
 
 import pytest
@@ -61,6 +62,8 @@ class Run(Recording):
     item: Optional[pytest.Item] = None
     #: Fixtures of pytest-benchmark whose results no test could record.
     late: List[Any] = field(default_factory=list)
+    #: The folder of executables for this run's processes alone.
+    executables: Optional[Path] = None
     #: The flags that this process's TensorFlow starts with, and TF_POPLAR_FLAGS as exported by the
     #: user: cases add their flags to the environment.
     flags: Optional[Flags] = None

@@ -111,8 +111,9 @@ def _torchvision_models(model: str) -> Any:
         import torch
 
         # Without a version, pip would install the newest with its PyTorch, but PopTorch needs its
-        # own.
+        # own. No index has local versions such as 2.0.1+cpu; pip accepts one for 2.0.1.
+        version = torch.__version__.partition("+")[0]
         raise ValueError(
             f"{model} has layers of torchvision, which cannot be imported: {error}; "
-            f"pip install torchvision torch=={torch.__version__} adds the one of this PyTorch"
+            f"pip install torchvision torch=={version} adds the one of this PyTorch"
         ) from error

@@ -15,6 +15,7 @@ from ipubench.fixtures.machine.files import IMPORT_ROOT, user_path
 # Options that take a path: pytest mistakes `--option PATH` for a test path (see refusals.py).
 PATH_OPTIONS = (
     "--dataset-dir",
+    "--executable-cache",
     "--results-dir",
     "--baseline",
     "--baseline-save",

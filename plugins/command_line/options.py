@@ -89,6 +89,12 @@ def _add_device_and_data(group: Section) -> None:
         help="how long to wait for a device that another run holds (10min)",
     )
     group.addoption(
+        "--executable-cache",
+        metavar="DIR",
+        help="folder that keeps compiled IPU programs of all frameworks for later runs; by default "
+        "each case's fresh processes share them",
+    )
+    group.addoption(
         "--data",
         type=spelling.one_of(DATA_MODES, spelling.DATA),
         choices=DATA_MODES,

@@ -13,6 +13,7 @@ module itself does not offer.
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Dict, Optional, Set, Tuple
@@ -189,10 +190,14 @@ class PoplarExecutor:
 
     def _compile_or_load(self, images: Any) -> None:
         """Store an executable in the cache folder, or reuse one of the same program."""
-        if "cache" not in self._values:
+        exported = map(
+            os.environ.get, ("POPTORCH_CACHE_DIR", "POPART_CACHE_DIR", "POPXL_CACHE_DIR")
+        )
+        folder = self._values.get("cache") or next(filter(None, exported), "")
+        if not folder or self._values.get("use_model"):
             return
         program = f"{sum(p.numel() for p in self._model.parameters())}-{tuple(images.shape)}"
-        path = Path(self._values["cache"]) / f"{hashlib.md5(program.encode()).hexdigest()}.popef"  # noqa: S324  no secret
+        path = Path(folder) / f"{hashlib.md5(program.encode()).hexdigest()}.popef"  # noqa: S324  no secret
         if not path.exists():
             path.write_bytes(b"executable")
 

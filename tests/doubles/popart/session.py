@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
 import numpy as np
@@ -22,8 +25,9 @@ CYCLES_PER_BATCH = 1000
 class DeviceInfo:
     """One device of one or more IPUs."""
 
-    def __init__(self, ipus: int) -> None:
+    def __init__(self, ipus: int, is_model: bool = False) -> None:
         self._ipus = ipus
+        self._is_model = is_model
         self._attached = True
         recorder.devices.append(self)
 
@@ -70,7 +74,7 @@ class DeviceManager:
     @recorded
     def createIpuModelDevice(self, e: Dict[str, Any], /) -> DeviceInfo:
         assert set(e) <= {"numIPUs", "tilesPerIPU", "compileIPUCode", "ipuVersion"}
-        return DeviceInfo(int(e["numIPUs"]))
+        return DeviceInfo(int(e["numIPUs"]), is_model=True)
 
 
 class PyStepIO:
@@ -144,6 +148,16 @@ class _Session:
             raise popart_exception(recorder.compile_error)
         self._graph = _evaluator(self._model, self._training)
         self._prepared = True
+        self._store()
+
+    def _store(self) -> None:
+        """Store the executable, which has the name of its program, as later PopARTs do."""
+        folder = os.environ.get("POPART_CACHE_DIR") or os.environ.get("POPXL_CACHE_DIR")
+        if folder and not self._device._is_model:
+            program = self._model.SerializeToString(deterministic=True)
+            name = hashlib.sha256(program).hexdigest()
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            (Path(folder) / f"{name}.popef").write_bytes(b"executable")
 
     @recorded
     def weightsFromHost(self) -> None:

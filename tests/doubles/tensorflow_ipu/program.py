@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import shlex
 import weakref
+from pathlib import Path
 from typing import (
     Any,
     Callable,
@@ -130,6 +132,7 @@ class IPUStrategyV1:
 
         if fn in self._programs:
             return self._programs[fn]
+        _store(fn)
         if recorder.synthetic and recorder.by_xla:
             self._programs[fn] = fn
             hlo = fn.experimental_get_compiler_ir(*args)(stage="hlo")
@@ -147,10 +150,20 @@ class IPUStrategyV1:
         """
         import tensorflow as tf
 
-        if "--executable_cache_path" not in recorder.flags:
+        if not _store(fn):
             raise tf.errors.FailedPreconditionError(None, None, "no executable cache path is set")
         zeros = _zeros(tf.function(fn.python_function, autograph=False), args, kwargs)
         return None if zeros is None else tf.nest.map_structure(OnIpus, zeros)
+
+
+def _store(fn: Any) -> bool:
+    """Store a program's executable in the folder of the flags; return whether there is one."""
+    flags = dict(word.partition("=")[::2] for word in shlex.split(recorder.flags))
+    folder = flags.get("--executable_cache_path")
+    if folder:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        (Path(folder) / f"{fn.python_function.__qualname__}.poplar_exec").write_bytes(b"executable")
+    return bool(folder)
 
 
 def _check_types(tf: Any, program: Any) -> None:

@@ -330,12 +330,14 @@ def test_a_pipeline_has_the_batches_that_popart_needs_to_fill_it(
 @pytest.mark.parametrize("variable", ["POPART_CACHE_DIR", "POPXL_CACHE_DIR"])
 @pytest.mark.parametrize(("device", "kept"), [(HARDWARE, True), (MODEL, False)])
 def test_the_cache_folder_may_contain_an_ipu_program(
-    monkeypatch: pytest.MonkeyPatch, variable: str, device: IpuDevice, kept: bool
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str, device: IpuDevice, kept: bool
 ) -> None:
-    monkeypatch.setenv(variable, "/somewhere")
-    made = step(SMALL_LSTM, device)
-    made.build()
-    assert made.compile() is not kept
+    monkeypatch.setenv(variable, str(tmp_path / "kept"))
+    for fresh in (True, not kept):
+        made = step(SMALL_LSTM, device)
+        made.build()
+        assert made.compile() is fresh
+        made.close()
     assert made.not_compiled == "fresh or cached"
 
 

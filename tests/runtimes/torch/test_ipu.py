@@ -10,7 +10,7 @@ import re
 import sys
 from functools import partial
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any, Dict, Iterator, List
 
 import numpy as np
@@ -428,15 +428,18 @@ def test_latencies_are_poptorchs_means(poptorch: ModuleType) -> None:
 def test_the_cache_folder_may_contain_an_ipu_program(
     poptorch: ModuleType,
     monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
     variable: str,
     device: IpuDevice,
     kept: bool,
 ) -> None:
     """PopTorch's session begins with PopART's options; neither keeps the software model's."""
-    monkeypatch.setenv(variable, "/somewhere")
-    made = step(SMALL, device)
-    monkeypatch.setattr(made, "_executor", SimpleNamespace(compile=lambda images: None))
-    assert made.compile() is not kept
+    monkeypatch.setenv(variable, str(tmp_path))
+    for expected in (True, not kept):
+        made = step(dataclasses.replace(SMALL, precision="32.32"), device)
+        made.build()
+        assert made.compile() is expected
+        made.close()
     assert made.not_compiled == "fresh or cached"
 
 

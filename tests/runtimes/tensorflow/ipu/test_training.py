@@ -469,13 +469,13 @@ def test_an_unknown_split_is_one_message_and_releases_the_ipus() -> None:
 
 
 def test_compile_only_attaches_to_nothing_and_keeps_the_program(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Without IPUs the SDK compiles, runs nothing and returns zeros without an error."""
     config = options(2, compile_only=True)
-    with pytest.raises(ValueError, match="--executable_cache_path=FOLDER"):
+    with pytest.raises(ValueError, match="--executable-cache=DIR"):
         step(config)
-    monkeypatch.setenv(TF_FLAGS, "--executable_cache_path=/cache")
+    monkeypatch.setenv(TF_FLAGS, f"--executable_cache_path={tmp_path}")
     recorder.attach_error = "there are no IPUs"
     made = step(config, device=IpuDevice("ipu", 3))  # nor one of that number
     made.build()
