@@ -13,6 +13,7 @@ from typing import Any, Dict, Generator, List, Optional
 
 import pytest
 
+from ipubench.fixtures.case.untrusted import printable
 from ipubench.fixtures.machine.garbage import exit_without_garbage_collection
 from ipubench.fixtures.poplar.options import TF_FLAGS
 from ipubench.plugins.baseline import history
@@ -162,7 +163,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Item]) -> List[str]:
     """Return the header's lines: which cases are left out, and what the run will do."""
     run = run_of(config)
-    return [
+    lines = [
         *benchmarks_yml.unused_keys(items),
         *deselect.what_was_left_out(config, items, run.selection),
         *datasets.which_data(config),
@@ -171,6 +172,7 @@ def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Ite
         *against_plugin.comparison_lines(run, items),
         *apart.why_cases_are_apart(items),
     ]
+    return list(map(printable, lines))
 
 
 def pytest_runtestloop(session: pytest.Session) -> Optional[bool]:

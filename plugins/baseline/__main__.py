@@ -11,7 +11,6 @@ import os
 import sys
 from typing import Any, Callable, Optional, Sequence
 
-from ipubench.fixtures.case.masking import mask_output
 from ipubench.plugins.baseline import commands
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.history import history, import_files
@@ -20,6 +19,7 @@ from ipubench.plugins.baseline.site import address_of_commits, site
 from ipubench.plugins.record.text import (
     EXIT_USAGE,
     Parser,
+    complain,
     given,
     percentage,
     whole_number,
@@ -152,7 +152,7 @@ def main(words: Optional[Sequence[str]] = None) -> int:
         code: int = args.command(args)
         sys.stdout.flush()
     except BaselineError as error:
-        print(mask_output(f"ipubench-baseline: {error}"), file=sys.stderr)
+        complain(f"ipubench-baseline: {error}")
         return EXIT_USAGE
     except OSError as error:
         # What is left of the output would fail once more as Python ends.
@@ -160,7 +160,7 @@ def main(words: Optional[Sequence[str]] = None) -> int:
         if isinstance(error, BrokenPipeError):
             return 0  # the reader, such as head, has seen enough
         what = "the output cannot be written: " if error.filename is None else ""
-        print(mask_output(f"ipubench-baseline: {what}{error}"), file=sys.stderr)
+        complain(f"ipubench-baseline: {what}{error}")
         return EXIT_USAGE
     return code
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import Any, Iterable, List, Sequence
@@ -30,8 +29,10 @@ from ipubench.plugins.record.record import unnamed
 from ipubench.plugins.record.structs import Benchmark, as_plain
 from ipubench.plugins.record.text import (
     EXIT_USAGE,
+    complain,
     distinct_names,
     percent,
+    say,
     short_number,
     table,
     terminal_width,
@@ -68,7 +69,7 @@ def list_all(args: Namespace) -> int:
             benchmarks = load_all(path)
         except BaselineError as error:
             damaged += 1
-            print(error, file=sys.stderr)
+            complain(str(error))
             continue
         rows.append(
             show.Listed(
@@ -84,7 +85,7 @@ def list_all(args: Namespace) -> int:
     elif rows:
         print_lines(show.listing(rows))
     elif not damaged:
-        print(f"no baselines in {suite_root() / 'baselines'}; --baseline-save=NAME writes one")
+        say(f"no baselines in {suite_root() / 'baselines'}; --baseline-save=NAME writes one")
     return EXIT_USAGE if damaged else 0
 
 
@@ -202,18 +203,18 @@ def diff(args: Namespace) -> int:
     kinds = [difference.verdict.kind for difference in found]
     counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds)))
     rule = "no gate" if args.gate is None else f"gate {percent(args.gate)}"
-    print(f"{args.before} against {args.now} ({rule}): {counts or 'nothing to compare'}")
+    say(f"{args.before} against {args.now} ({rule}): {counts or 'nothing to compare'}")
     if last_time(before) > last_time(now) > "":
-        print(f"{args.before} was measured after {args.now}: swap them to see what changed since")
+        say(f"{args.before} was measured after {args.now}: swap them to see what changed since")
     for full, difference in zip(called, found):
         if difference.verdict.reasons:
             reasons = "; ".join(difference.verdict.reasons)
-            print(f"  {difference.verdict.kind}: {full}: {reasons}")
+            say(f"  {difference.verdict.kind}: {full}: {reasons}")
     software = software_since(by_case(before), now)
     if software:
-        print(f"since {args.before}: {software}")
+        say(f"since {args.before}: {software}")
     if code == EXIT_NOTHING_COMPARED:
-        print("  nothing was compared, so the gate decided nothing (exit code 6)")
+        say("  nothing was compared, so the gate decided nothing (exit code 6)")
     return code
 
 
@@ -225,4 +226,4 @@ def print_json(value: Any) -> None:
 def print_lines(lines: Iterable[str]) -> None:
     """Print lines of text."""
     for line in lines:
-        print(line)
+        say(line)

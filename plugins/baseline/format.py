@@ -8,7 +8,7 @@ from typing import Any, Callable, Final, Literal, Mapping, Sequence, Set
 
 import msgspec
 
-from ipubench.fixtures.case.untrusted import MOST_VALUES, parse_json
+from ipubench.fixtures.case.untrusted import MOST_VALUES, parse_json, printable_lines
 from ipubench.plugins.baseline.entries import Key, key_of
 from ipubench.plugins.baseline.pytest_benchmark_file import is_saved_file, with_records
 from ipubench.plugins.baseline.run_facts import RunFacts
@@ -24,6 +24,9 @@ MOST_BYTES = 64 << 20
 
 class BaselineError(Exception):
     """Raised for an unusable baseline; the message names the file, the reason and the remedy."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("\n".join(printable_lines(message)))
 
 
 def check_size(text: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import sys
 from argparse import Namespace
 from pathlib import Path
 from statistics import median
@@ -45,9 +44,11 @@ from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.host_process import short_revision
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.text import (
+    complain,
     cut_middle,
     percent,
     safe_name,
+    say,
     short_number,
     table,
     terminal_width,
@@ -153,7 +154,7 @@ def history(args: Namespace) -> int:
     part = args.case or ""
     kept = read(folder, lambda nodeid: part in nodeid, args.last)
     for note in kept.notes:
-        print(note, file=sys.stderr)
+        complain(note)
     found = trends_of(kept.benchmarks)
     if not found:
         raise nothing_in(folder, part, args.last)
@@ -180,7 +181,7 @@ def import_files(args: Namespace) -> int:
             newest = max(one.record.time for one in ours)
             kept = path_of(root, ours, newest, safe_name(path.stem))
             store.write(kept, replace(document, benchmarks=ours))
-            print(f"{counted(len(ours), 'case')} of {path} kept for the history in {kept}")
+            say(f"{counted(len(ours), 'case')} of {path} kept for the history in {kept}")
     return 0
 
 
@@ -198,7 +199,7 @@ def with_changes(found: Sequence[Trend]) -> List[Tuple[Trend, List[Change]]]:
     try:
         return [(trend, trend.changes()) for trend in found]
     except ChangesUnavailable as error:
-        print(f"no change points are marked: {error}", file=sys.stderr)
+        complain(f"no change points are marked: {error}")
         return [(trend, []) for trend in found]
 
 

@@ -40,7 +40,7 @@ from ipubench.plugins.baseline.format import BaselineError, Document
 from ipubench.plugins.baseline.run_facts import FAILED, NOT_RUN, UNPROVEN, RunFacts, worst_run
 from ipubench.plugins.baseline.runs import StoredRun, read_run
 from ipubench.plugins.record.structs import Accepted, Benchmark
-from ipubench.plugins.record.text import matches, time_stamp
+from ipubench.plugins.record.text import matches, say, time_stamp
 from ipubench.plugins.record.verdict import INCONCLUSIVE, MISSING, REGRESSED
 
 #: The exit code if good cases were promoted but others were disturbed.
@@ -157,9 +157,9 @@ def promote(args: Namespace) -> int:
     if found.promoted:
         store.save(target, replace(stored.document, benchmarks=found.promoted))
         subject = counted(len(found.promoted), f"case of {path} is", f"cases of {path} are")
-        print(f"{subject} the baseline {target} now")
+        say(f"{subject} the baseline {target} now")
     else:
-        print(f"no case of {path} was promoted to the baseline {target}")
+        say(f"no case of {path} was promoted to the baseline {target}")
     return _say_the_rest(stored, found, args.accept)
 
 

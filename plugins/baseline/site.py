@@ -10,7 +10,6 @@ import argparse
 import collections
 import dataclasses
 import json
-import sys
 from argparse import Namespace
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
@@ -37,7 +36,14 @@ from ipubench.plugins.baseline.trends import (
     names_of_cases,
     trends_of,
 )
-from ipubench.plugins.record.text import name_of_test, percent, rate_text, without_identifier
+from ipubench.plugins.record.text import (
+    complain,
+    name_of_test,
+    percent,
+    rate_text,
+    say,
+    without_identifier,
+)
 from ipubench.plugins.web.templates import is_installed, render, script
 
 #: Limits of the latest changes on the front page.
@@ -76,7 +82,7 @@ def site(args: Namespace) -> int:
         raise BaselineError(f"a folder cannot be used: {error}") from error
     kept = read(source, lambda nodeid: True, args.last)
     for note in kept.notes:
-        print(note, file=sys.stderr)
+        complain(note)
     found = trends_of(kept.benchmarks)
     if not found:
         raise nothing_in(source, "", args.last)
@@ -89,7 +95,7 @@ def site(args: Namespace) -> int:
             write_atomically(target / name, text)
     except OSError as error:
         raise BaselineError(f"{target} cannot be written: {error.strerror or error}") from error
-    print(f"{counted(len(found), 'trend')} written to {target / 'index.html'}")
+    say(f"{counted(len(found), 'trend')} written to {target / 'index.html'}")
     return 0
 
 

@@ -104,7 +104,7 @@ class Distribution:
 
     def lost(self, node: Any, why: str, output: Optional[Dict[str, Any]]) -> bool:
         """Give a lost worker's case to another; return whether to start the worker again."""
-        name, why = worker_of(node), printable(why)
+        name, why = worker_of(node), printable(why, 1000)
         exited = (output or {}).get(XDIST_KEY, {}).get("exit")
         if self._schedule is None:
             if exited is not None:
@@ -137,7 +137,7 @@ class Distribution:
 
     def failed_to_start(self, node: Any, why: str) -> None:
         """Continue without a worker that could not be started again."""
-        self._drop(worker_of(node), printable(why))
+        self._drop(worker_of(node), printable(why, 1000))
         self.schedule()
 
     def _drop(self, name: str, why: str, code: int = 0) -> None:

@@ -11,6 +11,7 @@ import pytest
 from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.case.masking import mask_value, masked
 from ipubench.fixtures.case.options import ALIASES, CaseConfig, option_types
+from ipubench.fixtures.case.untrusted import printable
 from ipubench.fixtures.case.values import type_name
 from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.benchmarks_yml.cases import SETTABLE, SpecConfig
@@ -27,7 +28,7 @@ def list_options(session: pytest.Session) -> Optional[bool]:
     terminal = session.config.pluginmanager.getplugin("terminalreporter")
     verbose = session.config.get_verbosity() > 0
     for line in describe(session.items, verbose, terminal_width()):
-        terminal.write_line(line)
+        terminal.write_line(printable(line))
     return True
 
 

@@ -17,6 +17,7 @@ import pytest
 from ipubench.fixtures.case.cases import RARE, SWEEP
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.masking import mask_words
+from ipubench.fixtures.case.untrusted import printable
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.instances.hosts import OPTION, launcher_arguments
 from ipubench.fixtures.instances.plan import instances_of, plan
@@ -49,7 +50,7 @@ def list_commands(session: pytest.Session) -> Optional[bool]:
     terminal = session.config.pluginmanager.getplugin("terminalreporter")
     for item in session.items:
         for line in commands(item):
-            terminal.write_line(line)
+            terminal.write_line(printable(line))
     return True
 
 

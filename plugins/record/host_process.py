@@ -120,7 +120,7 @@ def software_changes(records: Iterable[Tuple[Record, Record]]) -> str:
         if before.git != now.git:
             found[f"commit {commits[0]} -> {commits[1]}"] += 1
     texts = [
-        printable(text) + (f" ({count} of {len(pairs)} cases)" if count < len(pairs) else "")
+        printable(text, 1000) + (f" ({count} of {len(pairs)} cases)" if count < len(pairs) else "")
         for text, count in found.items()
     ]
     return some_of(texts, MOST_CHANGES)

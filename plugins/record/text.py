@@ -9,6 +9,7 @@ import hashlib
 import math
 import re
 import shutil
+import sys
 import time
 from typing import (
     Any,
@@ -24,6 +25,8 @@ from typing import (
 )
 
 from ipubench.fixtures.case.errors import shortened
+from ipubench.fixtures.case.masking import mask_output
+from ipubench.fixtures.case.untrusted import printable, printable_lines
 
 EXIT_USAGE = 4  # the command line or a file cannot be used
 # A table: the gap between columns, and the least width of the first column.
@@ -127,6 +130,7 @@ def table(rows: Sequence[Sequence[str]], width: int) -> List[str]:
 
     The first column is cut in the middle to fit ``width``, but only while its names stay different.
     """
+    rows = [list(map(printable, row)) for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     others = sum(widths[1:]) + len(GAP) * (len(widths) - 1)
     widths[0] = max(NARROWEST, min(widths[0], width - others))
@@ -154,7 +158,19 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Exit with a message."""
-        self.exit(EXIT_USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
+        complain(f"{self.prog}: {message}; see {self.prog} --help")
+        self.exit(EXIT_USAGE)
+
+
+def say(line: str) -> None:
+    """Print a line to standard output."""
+    print(printable(mask_output(line)))
+
+
+def complain(message: str) -> None:
+    """Print a message of one or more lines to standard error."""
+    for line in printable_lines(mask_output(message)):
+        print(line, file=sys.stderr)
 
 
 def given(text: str) -> str:

@@ -15,7 +15,6 @@ from typing import List, Optional, Sequence
 
 from msgspec.structs import replace
 
-from ipubench.fixtures.case.masking import mask_output
 from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.baseline import store
 from ipubench.plugins.baseline.commands import suite_root
@@ -25,7 +24,15 @@ from ipubench.plugins.baseline.renamed import names_in, renamed
 from ipubench.plugins.baseline.rows import Report, conclusion, exit_code
 from ipubench.plugins.baseline.run_facts import lost
 from ipubench.plugins.baseline.runs import StoredRun, joined, read_run
-from ipubench.plugins.record.text import EXIT_USAGE, Parser, given, percent, percentage
+from ipubench.plugins.record.text import (
+    EXIT_USAGE,
+    Parser,
+    complain,
+    given,
+    percent,
+    percentage,
+    say,
+)
 from ipubench.plugins.report.files import ReportError, check, write
 
 DEFAULT_GATE = 0.02
@@ -67,13 +74,13 @@ def main(words: Optional[List[str]] = None) -> int:
         report = stored_report(args.runs, args.baseline, gate)
         names = write(report, args.out)
     except (ReportError, BaselineError) as error:
-        print(mask_output(str(error)), file=sys.stderr)
+        complain(str(error))
         return EXIT_USAGE
     rows = report.rows()
-    print(f"{args.out}: {', '.join(names)}")
-    print(conclusion(report, rows))
+    say(f"{args.out}: {', '.join(names)}")
+    say(conclusion(report, rows))
     for problem in report.problems:
-        print(mask_output(problem), file=sys.stderr)
+        complain(problem)
     return exit_code(report, rows)
 
 

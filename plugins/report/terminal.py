@@ -9,6 +9,7 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 from msgspec.structs import replace
 
 from ipubench.fixtures.case.errors import counted, some_of
+from ipubench.fixtures.case.untrusted import printable
 from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.baseline.rows import CHANGED, change_text, own_noise, reasons_of
 from ipubench.plugins.baseline.store import path_text
@@ -94,7 +95,7 @@ def write_summary(terminalreporter: Any, run: Run) -> None:
         terminalreporter.section("benchmarks")
     for line in lines:
         # pytest omits the colours with NO_COLOR or without a terminal.
-        terminalreporter.write_line(line.cells[0], **COLOURS.get(line.kind, {}))
+        terminalreporter.write_line(printable(line.cells[0]), **COLOURS.get(line.kind, {}))
 
 
 def summary(

@@ -16,6 +16,7 @@ import pytest
 
 from ipubench.fixtures.case.cases import Case, case_key
 from ipubench.fixtures.case.errors import counted
+from ipubench.fixtures.case.untrusted import printable
 from ipubench.fixtures.machine.output import uncaptured
 from ipubench.plugins.command_line.arguments import is_worker
 from ipubench.plugins.gate.shown_throughput import shown_throughput
@@ -111,7 +112,7 @@ class Progress:
         with uncaptured(self.config):
             self._leave_others()
             line = fitting(start, names, [tail], self._width())
-            self.terminal.rewrite(line[: self._width()], erase=True)
+            self.terminal.rewrite(printable(line)[: self._width()], erase=True)
             self._in_line = True
 
     def estimate(self, text: Callable[[], str]) -> None:
@@ -136,6 +137,7 @@ class Progress:
 
     def _write(self, fitting: str, full: str, **markup: bool) -> None:
         """Write a permanent line: cut to the width on a live terminal, else in full."""
+        fitting, full = printable(fitting), printable(full)
         with uncaptured(self.config):
             self._leave_others()
             if self.live:

@@ -254,3 +254,33 @@ def test_entries_with_the_same_name_are_distinguished(shell: Shell) -> None:
     shown = shell("show", "main").assert_code(0)
     for name in ("bench_x[b]", "bench_z[b]", *shorter):
         shown.line(f"  {name} ")
+
+
+HOSTILE = "a\n::error::a\x1b[2J\a\x9b1m\u202e##vso[x]"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["show", "main"], ["show", "main", "bench_x"], ["diff", "main", "now", "--gate=5%"]),
+        *(["history"], ["history", "error"], ["diff", "damaged", "now"], ["show", "main", "\a"]),
+        *(["import", "baselines/now.json"], ["prune", "main", "--dry-run"]),
+    ],
+    ids=" ".join,
+)
+def test_no_name_can_write_to_the_terminal_or_command_a_ci_service(
+    shell: Shell, words: List[str]
+) -> None:
+    places = {"record.throughput.unit": HOSTILE, "name": HOSTILE}
+    places = {**places, "group": HOSTILE, "record.name": f"::error::{HOSTILE}"}
+    shell.store("main", changed(entry(HOSTILE, machine=HOSTILE), places))
+    (slower,) = [entry(HOSTILE, machine=HOSTILE, slower=2.0)]
+    shell.store("now", changed(slower, places))
+    history = shell.folder / "baselines" / "history"
+    write(history / "a" / "20260101T000000-a.json", document(changed(slower, places)))
+    damaged = shell.path("now").read_text().replace('"stats": {', '"stats": {"median": [], ')
+    shell.path("damaged").write_text(damaged)
+    outcome = shell(*words)
+    assert outcome.text and all(map(str.isprintable, outcome.lines))
+    for line in outcome.lines:
+        assert not line.strip().startswith("::") and "##vso[" not in line

@@ -15,6 +15,7 @@ from ipubench.fixtures.case.untrusted import (
     BadFile,
     parse_json,
     printable,
+    printable_lines,
     read_bytes,
     read_json,
 )
@@ -105,3 +106,16 @@ def test_a_file_that_has_nothing_to_read_yet_is_a_bad_one(
 def test_printed_text_moves_no_cursor() -> None:
     assert printable("a\x1b[2J\r\u202e\udc80é") == "a\\x1b[2J\\r\\u202e\\udc80é"
     assert printable("x" * 9, 5) == "xxxxx..."
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        *(("::error::x", "\\x3a:error::x"), ("  ::debug::x", "  \\x3a:debug::x")),
+        *(("##[error]x", "\\x23#[error]x"), ("a ##teamcity[x]", "a \\x23#teamcity[x]")),
+        *(("a.py::b", "a.py::b"), ("a\n::error::x", "a\\n::error::x"), ("## a", "## a")),
+    ],
+)
+def test_printed_text_is_no_command_to_a_ci_service(text: str, shown: str) -> None:
+    assert printable(text) == shown
+    assert printable_lines(f"{text}\n") == [*map(printable, text.split("\n")), ""]
