@@ -22,11 +22,14 @@ from ipubench.fixtures.case.masking import (
     secrets_in,
 )
 from ipubench.fixtures.case.options import secrets_of
+from ipubench.fixtures.case.untrusted import printable_lines
 from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.command_line.arguments import passed_arguments
 from ipubench.plugins.record.files import storable
 from ipubench.plugins.selection.selected import case_of
 
+#: How pytest begins the message of a usage error, which may quote a file.
+USAGE_ERROR = "ERROR: "
 #: The attributes of a report that contain text.
 SHOWN = ("longrepr", "sections", "wasxfail", "user_properties", "context")
 
@@ -39,6 +42,8 @@ def mask_terminals() -> None:
 
     @functools.wraps(write)
     def masked_write(self: TerminalWriter, msg: str, **markup: bool) -> None:
+        if msg.startswith(USAGE_ERROR):
+            msg = "\n".join(printable_lines(msg))
         write(self, mask_output(msg), **markup)
 
     TerminalWriter.write = masked_write  # type: ignore[method-assign]

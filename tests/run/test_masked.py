@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from types import SimpleNamespace
 from typing import Any, Optional
 
 import pytest
+from _pytest._io import TerminalWriter
 
 from ipubench.fixtures.case.masking import parameter_name
 from ipubench.plugins.run import masked
@@ -17,6 +19,7 @@ LINES = ["c4n4ry+line/one==", "c4n4ry+line/two==", "c4n4ry<\"odd'\\>\t&"]
 TESTS = """
 import html, json, os, warnings
 import pytest
+from _pytest._io import TerminalWriter
 
 KEY = os.environ["DEPLOY_KEY"]
 
@@ -101,3 +104,9 @@ def test_no_file_of_a_run_contains_a_line_of_a_secret(project: Project, workers:
     assert stored == [f"test_secrets.py::test_own[***{number}]" for number in (0, 1)] + [
         "test_secrets.py::test_own_text[token=***]"
     ]
+
+
+def test_a_usage_error_that_quotes_a_file_cannot_write_to_the_terminal() -> None:
+    file = io.StringIO()
+    TerminalWriter(file).line("ERROR: the entry a\x1b[2J\n::error::b")
+    assert file.getvalue() == "ERROR: the entry a\\x1b[2J\n\\x3a:error::b\n"
