@@ -39,7 +39,7 @@ class RecipeOptions(Classifier):
     gradient_accumulation_count: int = option(1, "micro batches per weight update", minimum=1)
     epochs: float = option(100.0, "length of the schedule, and most that an IPU runs", minimum=0.0)
     logs_per_epoch: int = option(
-        16, "host calls per epoch on an IPU, at least", minimum=1, ipu_only=True
+        16, "least host calls per epoch on an IPU", minimum=1, ipu_only=True
     )
     optimiser: str = option("SGD", "what updates the weights", choices=tuple(OPTIMISERS))
     momentum: float = option(0.9, "of momentum, RMSprop and LARS", minimum=0.0)

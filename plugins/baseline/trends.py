@@ -20,7 +20,7 @@ from ipubench.plugins.record.text import distinct_names, name_of_test
 class Point:
     """One run of a case: its time (UTC, ISO 8601), its revision, items per second.
 
-    ``low``, ``high``: its 95 % interval, between processes if there are several.
+    ``low``, ``high``: its 95% interval, between processes if there are several.
     ``accepted``: why a person accepted a slow-down in this run, or ''.
     ``promoted``: the baseline that the run became, or ''.
     """

@@ -40,7 +40,7 @@ from ipubench.plugins.state import Run
 
 #: Seconds of the rounds of a case in a pair, on both sides together.
 SECONDS = 0.15
-#: The later pairs measure few cases, and a pair of a case of its own takes much longer.
+#: The later pairs measure few cases, and a pair for one case takes much longer.
 MOST_PAIRS = 10
 #: Fewer cases would save nothing.
 LEAST_CASES = 2

@@ -1,7 +1,7 @@
 """Checks out another revision of the project, for ``--against=git:REV``.
 
 Each commit has a worktree in the cache directory. The last run that uses it removes it at its end;
-one with an environment of its own is kept for later runs, until it was not used for a while. The
+one with an environment of its own is kept for later runs, until it has been unused for a while. The
 user's own checkout is only read.
 """
 
@@ -145,7 +145,7 @@ def _worktree(
     setup: Optional[str],
     at_end: Optional[AtEnd],
 ) -> Path:
-    """Return the project's folder in a worktree of a commit, made and set up where there is none.
+    """Return the project's folder in a worktree of a commit, made and set up if there is none.
 
     ``part``: the path of the project in the repository.
     """
@@ -157,7 +157,7 @@ def _worktree(
         for old in filter(Path.is_dir, set(folder.iterdir()) - {tree}):
             lock = Path(f"{old}.lock")
             with contextlib.suppress(LockTimeout, FileNotFoundError), locked(lock, 0):
-                if "-" not in old.name:  # its last run was killed, if nobody uses it
+                if "-" not in old.name:  # its last run was killed, if no run uses it
                     _remove_unused(old)
                     continue
                 # A run that was killed while it made one has left no stamp.

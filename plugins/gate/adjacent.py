@@ -165,7 +165,7 @@ class AdjacentRounds(Struct):
         return [a + b for a, b in zip(self.here.seconds, self.there.seconds)]
 
     def seconds_left(self, budget: float, precision: float, steps: Optional[int]) -> float:
-        """Return how long the rounds will go on, if they continue like these."""
+        """Return how long the other rounds will take if they are like these."""
         count, kept = len(self.here_first), self.comparable()
         spent = self._spent()
         each = math.fsum(spent) / count

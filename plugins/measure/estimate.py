@@ -33,7 +33,7 @@ def estimate_text(
 
 
 def seconds_left(limits: Limits, count: int, spent: float, spread: float) -> float:
-    """Return how long the rounds will go on, if they continue like the first ``count``.
+    """Return how long the other rounds will take if they are like the first ``count``.
 
     ``spent``: the seconds so far. ``spread``: half of the interval's width over the median.
     """

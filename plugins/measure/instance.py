@@ -169,7 +169,7 @@ class FailureReporter:
     ) -> Generator[None, Any, None]:
         """Report the exception of a failed case; the whole report is in the log.
 
-        After a skipped test, a process with more tests goes on.
+        After a skipped test, a process with more tests continues.
         """
         yield
         goes_on = isinstance(getattr(call.excinfo, "value", None), pytest.skip.Exception) and (

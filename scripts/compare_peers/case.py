@@ -109,7 +109,7 @@ class Row:
     theirs: Optional[float] = None
     machine: str = ""  # the measured GPU; '' for the host
     ratio: Optional[float] = None  # our rate / theirs, the median of paired rounds
-    low: Optional[float] = None  # its 95 % interval
+    low: Optional[float] = None  # its 95% interval
     high: Optional[float] = None
     rounds: int = 0
 

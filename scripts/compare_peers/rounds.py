@@ -16,7 +16,7 @@ from ipubench.plugins.measure.disturbance import Disturbance
 from ipubench.plugins.record.statistics import median_interval
 from scripts.compare_peers.case import Program
 
-#: With fewer rounds, no pair encloses the median with 95 % confidence.
+#: With fewer rounds, no pair encloses the median with 95% confidence.
 LEAST_ROUNDS = 6
 WARM_UP = 3
 # By now each program has run once and compiled. After a call this long no other warm-up is needed.
@@ -29,7 +29,7 @@ class Ratio:
     """How many times as fast as the second program the first one is."""
 
     median: float
-    low: float  # of the median's 95 % interval
+    low: float  # of the median's 95% interval
     high: float
 
 

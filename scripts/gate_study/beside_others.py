@@ -3,7 +3,7 @@
     python -m scripts.gate_study.beside_others --pool=FILE
 
 A pool has processes of a quiet machine and of one with neighbours (collect.py --load=...). Two
-verdicts are wrong: *slower* for equal code, and *passed* for code that is 10 % slower.
+verdicts are wrong: *slower* for equal code, and *passed* for code that is 10% slower.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def sum_of(tallies: Iterable[Tally]) -> Tally:
 
 
 def wrong_answers(equal: Tally, slower: Tally) -> List[str]:
-    """Return the cells of WRONG_ANSWERS: for equal code and for code that is 10 % slower."""
+    """Return the cells of WRONG_ANSWERS: for equal code and for code that is 10% slower."""
     return [
         equal.slower_share,
         slower.passed_share,

@@ -81,7 +81,7 @@ def judged(stored: Project) -> Project:
 
 @pytest.mark.entry_point
 def test_the_joined_report_has_each_shards_verdicts_and_failures(judged: Project) -> None:
-    """All are 30 % slower, which the policy allows for alpha only. One case fails, one is new."""
+    """All are 30% slower, which the policy allows for alpha only. One case fails, one is new."""
     shard(judged, "alpha", "-k", "bs8", "--baseline=main", **SLOWER).assert_code(0)
     break_case(judged, "beta-generated", 'raise CaseError("the fake is broken; mend it")')
     shard(judged, "beta", "-k", "beta", "--baseline=main", **SLOWER).assert_code(1)

@@ -126,7 +126,7 @@ def test_warnings_name_the_request() -> None:
 
 @pytest.mark.parametrize("epochs", [3, 7, 49, 93, 100, 107])
 def test_a_fraction_is_exact(epochs: int) -> None:
-    """As floats, 49 % (1 / (1 / 49)) is not 0."""
+    """As floats, 49% (1 / (1 / 49)) is not 0."""
     found = program(f"1/{epochs}", epochs=epochs)
     assert (found.updates_per_log, found.calls) == (U * epochs, 1)
 

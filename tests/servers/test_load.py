@@ -340,7 +340,7 @@ def test_a_rate_that_holds_only_in_short_probes_is_lowered_in_growing_steps() ->
     searching.run()
     probes = searching.facts()["load"]["searched"]
     whole = [one["target_qps"] for one in probes if one["requests"] == 662]
-    # 5 % lower, then 10, 20, 40 and 80.
+    # 5% lower, then 10, 20, 40 and 80.
     steps = [before / after for before, after in zip(whole, whole[1:])]
     assert steps == pytest.approx([1.05, 1.1, 1.2, 1.4, 1.8], rel=0.02)
     assert whole[-1] <= 12.0 and probes[-1]["held"]

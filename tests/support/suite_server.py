@@ -74,7 +74,7 @@ class Installed:
     """An installed distribution whose entry points are read once.
 
     Pytest reads those of every distribution again for each plugin that a conftest.py names, which
-    took 40 % of a short run.
+    took 40% of a short run.
     """
 
     def __init__(self, distribution: importlib.metadata.Distribution) -> None:

@@ -29,7 +29,7 @@ from tests.support.threads import torch_on_one_thread
 
 pytestmark = pytest.mark.framework
 
-#: Norm of the difference over the norm of the logits. bfloat16 has 8 bits: 0.4 % per operation.
+#: Norm of the difference over the norm of the logits. bfloat16 has 8 bits: 0.4% per operation.
 BOUNDS = {"bfloat16": 0.06, "float32": 2e-3}
 IMAGES = 2
 # The meaning of 16.16 on this machine.
