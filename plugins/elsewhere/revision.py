@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 import shlex
 import shutil
 import subprocess
@@ -21,6 +22,7 @@ from typing import Callable, Optional, Sequence
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.case.options import nearest
 from ipubench.fixtures.data.cache import code_folder
 from ipubench.fixtures.machine.files import IMPORT_ROOT
 from ipubench.fixtures.machine.locks import LockTimeout, free, locked, take
@@ -33,6 +35,8 @@ MADE_PYTHON = ".venv/bin/python"
 SETUP_SECONDS = 3600.0
 KEPT_DAYS = 14
 LAST_LINES = 15
+#: Words that only a shell understands.
+SHELL = re.compile(r"&&?|\|\|?|;|[0-9&]?[<>].*")
 #: The repository's hooks do not run: a measurement must not trigger other work.
 NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
 
@@ -131,9 +135,10 @@ def _resolve(option: str, name: str, root: Path) -> str:
     for branch in (name, f"origin/{name}"):
         with contextlib.suppress(pytest.UsageError):
             return _git(option, root, "rev-parse", "--verify", "--quiet", f"{branch}^{{commit}}")
+    known = _git(option, root, "for-each-ref", "--format=%(refname:short)").split()
     raise pytest.UsageError(
-        f"{option}: {root} has no revision {name!r}; give a branch, a tag, a commit or "
-        "merge-base:BRANCH, and fetch it first if this clone is shallow"
+        f"{option}: {root} has no revision {name!r}{nearest(name, known)}; give a branch, a tag, a "
+        "commit or merge-base:BRANCH, and fetch it first if this clone is shallow"
     )
 
 
@@ -272,7 +277,13 @@ def _is_sound(option: str, tree: Path, commit: str) -> bool:
 def _run_setup(setup: str, folder: Path) -> None:
     """Run the command that makes an environment. Raises UsageError with its last lines."""
     try:
-        ended = _run(shlex.split(setup), folder, SETUP_SECONDS)
+        words = shlex.split(setup)
+        if any(SHELL.fullmatch(word) or word.endswith(";") for word in words):
+            raise pytest.UsageError(
+                f"--against-setup={setup}: it runs without a shell: name a script, as in "
+                f"--against-setup='sh setup.sh', or write --against-setup=\"sh -c '{setup}'\""
+            )
+        ended = _run(words, folder, SETUP_SECONDS)
     except (OSError, ValueError, IndexError, subprocess.TimeoutExpired) as error:
         raise pytest.UsageError(f"--against-setup={setup}: it cannot be run: {error}") from None
     if ended.returncode:

@@ -167,6 +167,21 @@ def test_a_failed_setup_shows_its_last_lines(tmp_path: Path) -> None:
     assert str(told.value).splitlines()[1:] == [str(n) for n in range(85, 100)]
 
 
+@pytest.mark.parametrize("setup", ["a && b", "a; b", "a 2>log", "a | b", "a > log"])
+def test_a_command_for_a_shell_names_one(setup: str, tmp_path: Path) -> None:
+    with pytest.raises(pytest.UsageError) as told:
+        revision._run_setup(setup, tmp_path)
+    assert f"sh -c '{setup}'" in str(told.value)
+    revision._run_setup(f"sh -c 'true; {setup} || true'", tmp_path)
+
+
+@pytest.mark.parametrize(("name", "near"), [("mian", "main"), ("v1.1O", "v1.10")])
+def test_a_revision_that_is_missing_has_its_nearest_name(own: Path, name: str, near: str) -> None:
+    git(own, "tag", "v1.10")
+    with pytest.raises(pytest.UsageError, match=f"'{name}'; did you mean {near}"):
+        revision.find_commit("--against", name, own)
+
+
 @pytest.mark.parametrize("setup", ["./nothing", "sh 'open", " "])
 def test_an_unusable_command_makes_no_environment(setup: str, tmp_path: Path) -> None:
     with pytest.raises(pytest.UsageError, match="--against-setup=.*: it cannot be run: "):
