@@ -22,7 +22,7 @@ def why_passed(verdict: Verdict) -> str:
     if change is None or low is None or threshold is None:
         return ""
     allowed = math.log1p(max(threshold, verdict.allowed or 0.0))
-    found = ["not proven to be faster"] if math.log1p(change) > allowed else []
+    found = ["looks faster"] if math.log1p(change) > allowed else []
     if low > -1 and -math.log1p(low) > math.log1p(threshold):
         excluded = max(2 * math.log1p(threshold), math.log1p(DETECTABLE_CHANGE), allowed)
         found.append(f"certainly less than {percent(math.expm1(excluded), 0)} slower")

@@ -326,7 +326,9 @@ def gate_lines(run: Run) -> List[Row]:
     reasons: Dict[str, List[str]] = {}
     for nodeid in by_kind.get(PASS, ()):
         reasons.setdefault(why_passed(verdicts[nodeid]), []).append(names.get(nodeid, nodeid))
-    lines += [Row((f"  {PASS}, {why}: {some_of(found)}",)) for why, found in reasons.items() if why]
+    lines += [
+        Row((f"  {PASS} ({why}): {some_of(found)}",)) for why, found in reasons.items() if why
+    ]
     passed = [verdicts[nodeid].extra_info for nodeid in by_kind.get(PASS, ())]
     if any(passed):
         texts = some_of(list(dict.fromkeys(text for one in passed for text in one)))
