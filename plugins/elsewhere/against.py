@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ipubench.fixtures.machine.packages import installed
 from ipubench.plugins.elsewhere.place import Place
 from ipubench.plugins.record import host_process
 
@@ -21,10 +22,11 @@ class Against:
 
     def description(self) -> str:
         """Return the differences in versions and commits."""
-        text = self.environment.changes(host_process.versions())
+        here = installed() if self.environment.installed else {}
+        text = self.environment.changes({**host_process.versions(), **here})
         there = self.environment.revision
         if there is not None:
-            here = host_process.git_revision(self.root)
-            here = host_process.short_revision(here, 12) or "none"
-            text += f"; commit {there.commit[:12]} there, {here} here"
+            commit = host_process.git_revision(self.root)
+            commit = host_process.short_revision(commit, 12) or "none"
+            text += f"; commit {there.commit[:12]} there, {commit} here"
         return text

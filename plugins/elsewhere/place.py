@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib.metadata
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -19,7 +22,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import pytest
 
-from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.case.errors import CaseError, some_of
 from ipubench.fixtures.data.cache import code_folder
 from ipubench.fixtures.instances.protocol import ALTERNATING
 from ipubench.fixtures.machine.files import IMPORT_ROOT, user_path
@@ -29,6 +32,8 @@ from ipubench.plugins.elsewhere.revision import AtEnd, Revision
 from ipubench.plugins.record.host_process import GIT_VARIABLES, version_changes
 
 CHECK_SECONDS = 300.0
+#: Versions that differ, in a line.
+MOST_CHANGES = 10
 # Imports what every case needs, and prints what that revision supports; an older one lacks some.
 PROGRAM = """\
 import json, sys
@@ -38,6 +43,10 @@ import pytest, pytest_benchmark
 import ipubench.plugins.measure.meter
 from ipubench.plugins.record.host_process import versions
 try:
+    from ipubench.fixtures.machine.packages import installed
+except ImportError:  # an older revision
+    installed = dict
+try:
     from ipubench.plugins.command_line import arguments
 except ImportError:  # an older revision
     from ipubench.plugins.command_line import words as arguments
@@ -45,6 +54,7 @@ from ipubench.fixtures.instances import protocol
 files = {n: m.__file__ for n, m in sys.modules.items() if n.split(".")[0] == "ipubench"}
 print(json.dumps({
     "versions": versions(),
+    "installed": installed(),
     "options": arguments.MEASURING_OPTIONS,
     "prefix": getattr(arguments, "LONG", "--"),
     "alternating": getattr(protocol, "ALTERNATING", 0),
@@ -64,6 +74,8 @@ class Place:
     #: The folders of this project's modules; None: those of this process.
     folders: Optional[List[str]] = None
     versions: Dict[str, str] = field(default_factory=dict)
+    #: The versions of all its distributions, by name.
+    installed: Dict[str, str] = field(default_factory=dict)
     #: The revision that runs there; None: this checkout.
     revision: Optional[Revision] = None
     #: Its measuring options, and its version of the protocol for alternating rounds.
@@ -133,9 +145,17 @@ class Place:
         return self.root(config) / path.relative_to(root)
 
     def changes(self, now: Mapping[str, str]) -> str:
-        """Return the versions that differ between there and here."""
-        found = version_changes(self.versions, now)
-        return ", ".join(found) or "the same versions"
+        """Return the versions that differ between there and here, those on both sides first."""
+        found = version_changes({**self.versions, **self.installed}, now)
+        found.sort(key=lambda text: "none" in text.split())
+        return some_of(found, MOST_CHANGES) or "the same versions"
+
+    @property
+    def remedy(self) -> str:
+        """What to do if a package is missing there."""
+        setup = "have --against-setup=COMMAND make an environment there that has it"
+        install = f"install it with {shlex.quote(self.python)} -m pip"
+        return setup if self.revision is not None else install
 
 
 #: The environment of this process.
@@ -236,6 +256,7 @@ def _examined(given: str, unchecked: Place, root: Path) -> Place:
         place = replace(
             unchecked,
             versions=dict(found["versions"]),
+            installed=dict(found["installed"]),
             options=tuple(found["options"]),
             alternating=int(found["alternating"]),
             counts=bool(found["counts"]),
@@ -245,7 +266,7 @@ def _examined(given: str, unchecked: Place, root: Path) -> Place:
     except (ValueError, TypeError, KeyError):
         raise pytest.UsageError(
             f"--against={given}: it cannot run the suite: {lines[-1]}; install what the suite "
-            f"needs there: {python} -m pip install {root}"
+            f"and your tests need there: {python} -m pip install {_needed(root)}"
         ) from None
     is_suite = there is not None and there.here is None
     outside = guarded_pytest.outside_modules(str(there.root), modules) if there and is_suite else []
@@ -256,3 +277,15 @@ def _examined(given: str, unchecked: Place, root: Path) -> Place:
             "--against-setup=COMMAND"
         )
     return place
+
+
+def _needed(root: Path) -> str:
+    """Return pip's arguments for what the suite needs; ``root`` is the project's folder there."""
+    if revision.has_suite(root):
+        return shlex.quote(str(root))
+    try:
+        required = importlib.metadata.requires("ipubench") or []
+    except importlib.metadata.PackageNotFoundError:  # a checkout
+        return shlex.quote(str(IMPORT_ROOT))
+    usual = [one for one in required if "extra ==" not in one]
+    return " ".join(re.split(r"[^\w.-]", one)[0] for one in usual)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ipubench.fixtures.machine.packages import installed
 from ipubench.plugins.elsewhere.place import Place, find
 from ipubench.plugins.elsewhere.revision import Revision
 from ipubench.plugins.record.host_process import versions
@@ -25,7 +26,7 @@ def test_a_virtual_environment_is_called_by_its_link(tmp_path: Path) -> None:
     python = str(old / "bin" / "python")
     found = find(python, ROOT)
     assert found.python == python
-    assert found.changes(versions()) == "the same versions"
+    assert found.changes({**installed(), **versions()}) == "the same versions"
 
 
 def test_a_revision_has_its_own_packages_before_ours_and_none_of_our_repositories() -> None:
@@ -40,6 +41,41 @@ def test_a_revision_has_its_own_packages_before_ours_and_none_of_our_repositorie
     assert alike.variables({"HOME": "/h"}) == {"PYTHONPATH": "/tree", "HOME": "/h"}
     other = Place("/made/python", ["/tree"], revision=there)
     assert other.variables(ours) == {"PYTHONPATH": "/tree", "HOME": "/h"}
+
+
+def test_all_distributions_that_differ_are_named_at_most_ten() -> None:
+    there = {f"package-{number}": "1.0" for number in range(12)}
+    place = Place("", versions={"python": "3.8.18"}, installed={**there, "six": "1.16.0"})
+    now = {"python": "3.8.18", **there, "six": "1.17.0"}
+    assert place.changes(now) == "six 1.16.0 -> 1.17.0"
+    assert place.changes({"python": "3.8.18"}).endswith("package-9 1.0 -> none and 3 more")
+
+
+def test_installed_distributions_have_their_versions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (tmp_path / name / "site-packages" for name in "ab")
+    for folder, version in ((first, "1.5"), (second, "1.4"), (tmp_path, "9")):
+        made = folder / f"My_Package-{version}.dist-info"
+        made.mkdir(parents=True)
+        text = f"Metadata-Version: 2.1\nName: My_Package\nVersion: {version}\n\nVersion: 0\n"
+        (made / "METADATA").write_text(text)
+    paths = list(map(str, (tmp_path, first, second)))
+    monkeypatch.setattr(sys, "path", paths)
+    assert installed() == {"my-package": "1.5"}
+
+
+def test_an_interpreter_without_the_packages_has_their_names_not_the_project(
+    tmp_path: Path,
+) -> None:
+    """The project is the user's: it may not even be a package."""
+    bare = tmp_path / "bare"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
+    python = bare / "bin" / "python"
+    with pytest.raises(pytest.UsageError, match="No module named 'pytest'") as told:
+        find(str(python), tmp_path)
+    advice = str(told.value).partition(f"{python} -m pip install ")[2]
+    assert advice == str(ROOT) or advice.startswith("pytest pytest-benchmark msgspec")
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def load(framework: str, words: List[str]) -> None:
     know_names()
     know_sources(ROOT / "conftest.py", ROOT / "tests/support/fake_cases.py")
     patched: Any = importlib.metadata
-    patched.distributions = lambda: installed
+    patched.distributions = lambda **_: installed
     found_here = [name for name in sys.modules if name.split(".")[0] == "ipubench"]
     assert not (alone and found_here), f"{found_here} would be another checkout's"
     gc.freeze()  # so that a fork need not copy what is never collected
