@@ -31,7 +31,7 @@ from ipubench.plugins.elsewhere.alternating import (
     why_not_alternating,
 )
 from ipubench.plugins.elsewhere.place import find, find_revision, python_of
-from ipubench.plugins.elsewhere.remote_case import FreshError, RemoteCase
+from ipubench.plugins.elsewhere.remote_case import FreshError, RemoteCase, why_not_there
 from ipubench.plugins.elsewhere.revision import PREFIX, is_this_checkout
 from ipubench.plugins.gate import paired
 from ipubench.plugins.gate.paired import Sides
@@ -78,7 +78,7 @@ def judge_against(run: Run, against: Against, item: pytest.Item, benchmark: Benc
     except FreshError as error:
         if not error.elsewhere:
             raise
-        return Verdict(INCOMPARABLE, reasons=(f"it does not run there: {error.why}",))
+        return Verdict(INCOMPARABLE, reasons=(why_not_there(error.why, against.environment),))
 
 
 class Comparison:

@@ -25,6 +25,7 @@ from ipubench.plugins.elsewhere.alternating import (
     both_started,
     names_in_order,
     steps_of,
+    why_failed,
     why_not_alternating,
 )
 from ipubench.plugins.elsewhere.place import HERE as THIS_PLACE
@@ -145,7 +146,7 @@ class Screening:
                         measured[name] = sides
                 processes.end()
         except InstanceError as error:
-            self._run.progress.line(f"  {error.name or 'a process'} failed: {error.why}")
+            self._run.progress.line(f"  {error.name or 'a process'} failed: {why_failed(error)}")
             self._leave_out_failed(error, todo, measured)
             return False
         finally:

@@ -177,6 +177,11 @@ class TwoProcesses:
         return self.processes[name].command(order, argument, self.most_seconds)[0]
 
 
+def why_failed(error: InstanceError) -> str:
+    """Return why a process failed, in one line."""
+    return error.said or known_reason(error.lines) or error.why
+
+
 def estimate_text(rounds: AdjacentRounds, left: float) -> str:
     """Return the change so far as text, with half of its interval, and the time left."""
     if not rounds.enough:
@@ -214,7 +219,7 @@ def taking_turns(
     except InstanceError as error:
         raise FreshError(
             f"{here.nodeid} could not be measured in turns: {error}",
-            error.said or known_reason(error.lines) or error.why,
+            why_failed(error),
             error.name == THERE,
         ) from None
 

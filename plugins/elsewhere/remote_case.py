@@ -49,6 +49,8 @@ REFUSED = "refused: "
 CACHE = "cacheprovider"
 # pytest's errors about options, or values, that only another revision of the project has.
 UNKNOWN = ("error: unrecognized arguments: ", "error: argument -")
+# pytest's errors about a file of tests, or a conftest.py, that raises an exception.
+NOT_COLLECTED = ("ERROR: found no collectors for ", "Error while loading conftest ")
 # A fresh process may take this long plus this many times the first measurement, because it imports
 # and compiles, perhaps on a machine that is now busy.
 LEAST_SECONDS = 600.0
@@ -225,9 +227,21 @@ def known_reason(lines: Sequence[str]) -> str:
     errors = [line for line in lines if line.startswith("ERROR: ")]
     if any("not found: " in line for line in errors):
         return "there is no such case"
+    raised = [line[1:].strip() for line in lines if line.startswith("E  ")]
+    if raised and any(one in line for line in lines for one in NOT_COLLECTED):
+        return f"its tests cannot be collected: {raised[-1]}"
     refused = [line[line.index(REFUSED) :].strip(" !") for line in lines if REFUSED in line]
     unknown = [line.partition("error: ")[2] for line in lines if any(u in line for u in UNKNOWN)]
     return (refused or unknown or errors or [""])[-1]
+
+
+def why_not_there(why: str, place: Place) -> str:
+    """Return the verdict's reason for a case that failed in another environment.
+
+    It names what to do if a package is missing there.
+    """
+    remedy = f"; {place.remedy}" if "No module named" in why else ""
+    return f"it does not run there: {why}{remedy}"
 
 
 def more_tests(ours: Recording, place: Place, nodeids: Sequence[str]) -> List[str]:

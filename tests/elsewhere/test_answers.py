@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Union
 
 import pytest
@@ -9,7 +10,13 @@ import pytest
 from ipubench.fixtures.machine.process import LAST_LINES
 from ipubench.plugins.elsewhere import guarded_pytest
 from ipubench.plugins.elsewhere.place import HERE, Place
-from ipubench.plugins.elsewhere.remote_case import FreshError, Outcome, RemoteCase
+from ipubench.plugins.elsewhere.remote_case import (
+    FreshError,
+    Outcome,
+    RemoteCase,
+    why_not_there,
+)
+from ipubench.plugins.elsewhere.revision import Revision
 from ipubench.plugins.record.structs import Benchmark, as_plain
 from ipubench.plugins.run.lines import CaseLine, Damaged, JournalLine, OutcomeLine, lines_of
 from tests.support.stored import a_benchmark, changed
@@ -43,6 +50,16 @@ def measured(
         (-9, [], HERE, "exit code -9", "exit code -9"),
         (4, ["ERROR: not found: a.py::a"], THERE, "exit code 4", "there is no such case"),
         (
+            4,
+            [
+                "E   ModuleNotFoundError: No module named 'torch'",
+                "ERROR: found no collectors for a",
+            ],
+            THERE,
+            "exit code 4",
+            "its tests cannot be collected: ModuleNotFoundError: No module named 'torch'",
+        ),
+        (
             1,
             ["!!! refused: another checkout !!!", "ERROR: later"],
             THERE,
@@ -65,6 +82,18 @@ def test_the_reason_for_a_missing_measurement_is_one_line(
     assert said == f"{CASE} could not be measured again in a fresh process ({how}); its last lines:"
     assert shown == printed[-LAST_LINES:]
     assert (told.value.why, told.value.elsewhere) == (why, place is THERE)
+
+
+@pytest.mark.parametrize(
+    ("place", "remedy"),
+    [
+        (Place("/opt/my old/python"), "install it with '/opt/my old/python' -m pip"),
+        (Place("python", revision=Revision("c", Path("/tree"))), "--against-setup=COMMAND"),
+    ],
+)
+def test_a_missing_package_there_has_its_remedy(place: Place, remedy: str) -> None:
+    assert remedy in why_not_there("ModuleNotFoundError: No module named 'torch'", place)
+    assert why_not_there("there is no such case", place).endswith("there is no such case")
 
 
 def test_a_process_with_modules_of_another_checkout_does_not_count(
