@@ -81,14 +81,18 @@ def shown_throughput(benchmark: Benchmark, verdict: Optional[Verdict]) -> ShownT
 def shown_compute(benchmark: Benchmark, throughput: ShownThroughput) -> ShownCompute:
     """Return the FLOP/s and the share of the peak at this throughput.
 
-    They are scaled from the record, which has those of the session's own process.
+    A share above 1 is not shown: shortcuts such as Winograd's convolution do fewer operations than
+    are counted. Both figures are scaled from the record, which has those of the session's own
+    process.
     """
     compute = benchmark.record.compute
     if compute is None:
         return ShownCompute()
     factor = throughput.median / benchmark.record.throughput.median
-    found = [None if one is None else factor * one for one in (compute.achieved, compute.share)]
-    return ShownCompute(*found)
+    achieved, share = (
+        None if one is None else factor * one for one in (compute.achieved, compute.share)
+    )
+    return ShownCompute(achieved, None if share is not None and share > 1 else share)
 
 
 def _of_own_process(benchmark: Benchmark) -> ShownThroughput:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import List, Optional, Sequence
 
-from ipubench.fixtures.runtimes.step import Step
+from ipubench.fixtures.runtimes.step import Step, Work
 from ipubench.plugins.measure import rounds
 from ipubench.plugins.record.record import ONE_BATCH, ONE_BATCH_ROUNDS, SEVERAL_BATCHES
 from ipubench.plugins.record.statistics import latency
@@ -12,6 +13,10 @@ from ipubench.plugins.record.structs import InputRates, Latency
 
 #: Together with the model, which shares its cores, a loader takes at most this many times as long.
 SHARED = 3.0
+#: How often a part is measured, while it is slower alone than both parts together were.
+TRIES = 3
+#: The least share of the measured rate that each part reaches alone, apart from noise.
+LEAST_SHARE = 0.8
 
 
 def describe_latency(
@@ -53,23 +58,40 @@ def of_rounds(values: Sequence[float], kept: Sequence[bool]) -> List[float]:
 
 
 def describe_input(
-    step: Step, items: float, unit: str, clock: rounds.Clock
+    step: Step, items: float, unit: str, clock: rounds.Clock, together: float = 0.0
 ) -> Optional[InputRates]:
     """Return the rates of the loader and of the model alone, in items/s; None without workers.
 
     The slower one limits the case. On a CPU they share the cores, so together they are slower.
+    ``together``: the case's measured rate. None also if a part stays below it: then a disturbance
+    was measured.
     """
     parts = step.loader_and_model()
     if parts is None:
         return None
     ahead = step.prefetched_batches
-    loader = rounds.steady_rate(parts[0], clock, ahead)
+    least = LEAST_SHARE * together / items
+    loader = _rate(parts[0], least, clock, ahead)
     # This empties the loader's queue; the workers fill it while the model warms up.
     most = SHARED * ahead / loader
-    model = rounds.steady_rate(parts[1], clock, ahead, most)
+    model = _rate(parts[1], least, clock, ahead, most)
+    if min(loader, model) < least:
+        return None
     return InputRates(
         unit=f"{unit}/s",
         loader=items * loader,
         model=items * model,
         limit="loader" if loader < model else "model",
     )
+
+
+def _rate(
+    part: Work, least: float, clock: rounds.Clock, ahead: float, most: float = math.inf
+) -> float:
+    """Return the best rate of a few measurements of a part; one that is credible is enough."""
+    best = 0.0
+    for _ in range(TRIES):
+        best = max(best, rounds.steady_rate(part, clock, ahead, most))
+        if best >= least:
+            break
+    return best

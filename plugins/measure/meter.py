@@ -47,7 +47,7 @@ from ipubench.plugins.measure.rounds import (
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter, structs
 from ipubench.plugins.record.record import BEFORE_ROUNDS
 from ipubench.plugins.record.statistics import throughput
-from ipubench.plugins.record.structs import Canary, Facts, InputRates, Memory, Record
+from ipubench.plugins.record.structs import Canary, Facts, InputRates, Memory, Record, Throughput
 
 __tracebackhide__ = left_out
 
@@ -283,7 +283,7 @@ class Meter(StepMeter):
             energy=rounds.energy.describe(step, len(seconds) * per_round),
             counters=counters,
             finish=finish,
-            input=self._input(step, items, facts.unit),
+            input=self._input(step, items, rates),
             data=step.feed.describe(),
         )
 
@@ -297,9 +297,9 @@ class Meter(StepMeter):
         self.case_run.run.closing += lines
         return facts
 
-    def _input(self, step: Step, items: float, unit: str) -> Optional[InputRates]:
+    def _input(self, step: Step, items: float, rates: Throughput) -> Optional[InputRates]:
         self.phase("input", "measuring what limits")
-        return describe_input(step, items, unit, self.device.clock)
+        return describe_input(step, items, rates.unit, self.device.clock, rates.median)
 
 
 def _per_round(step: Step, facts: BatchFacts) -> float:

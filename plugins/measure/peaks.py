@@ -143,7 +143,8 @@ def describe_compute(
     """Return the compute part of a record, and whether that much work is implausible.
 
     ``flops``: per item; None: the step counts them. ``rate``: in items/s. ``items``: of a batch.
-    The record has no peak if it seems too low and all its measurements were disturbed.
+    The peak is measured again if the rate is above it. The record has no peak if the work seems
+    implausible and all its measurements were disturbed.
     """
     if flops is None:
         flops = step.flops_per_item()
@@ -152,7 +153,8 @@ def describe_compute(
         return Compute(copy_peak_bytes_per_s=copy), False
     achieved = flops * rate
     certain = True
-    if step.exact_flops and not _credible(achieved, peak):
+    if peak is not None and achieved > peak:
+        # An earlier measurement may have been slowed down: measure beside the case.
         certain = peaks.undisturbed(_product(step), step.peak_work)
         peak = peaks.get(_product(step), step.peak_work)
     implausible = step.exact_flops and not _credible(achieved, peak)

@@ -203,7 +203,6 @@ def _cells(row: CaseRow) -> Dict[str, Tuple[str, str]]:
     """Return the text of each column of figures, and a note in small letters."""
     change, _, interval = change_of(row).partition(" ")
     memory = row.host_memory_bytes
-    above = row.share is not None and row.share > 1
     return {
         "change": (change, interval),
         "before": (_rate(row.before), ""),
@@ -213,7 +212,7 @@ def _cells(row: CaseRow) -> Dict[str, Tuple[str, str]]:
         "p99_ms": (_time(row.p99_ms), ""),
         "energy": (energy_text(row.energy), ""),
         "compile_seconds": (compile_text(row.compile, row.compile_seconds), ""),
-        "share": (share_text(row.share, 0), "above the peak seen" if above else ""),
+        "share": (share_text(row.share, 0), ""),
         "host_memory_bytes": ("" if memory is None else f"{memory / 2**20:,.0f}", ""),
     }
 

@@ -31,9 +31,10 @@ FRAMEWORKS = {
 #: Heads the lines, so that they do not look like verdicts.
 HEADING = "published by others, for orientation only"
 MOST_LINES = 12
-# Weights of differences, in doublings of a batch. The number of IPUs weighs most; a batch of
-# another scope weighs like any other condition, regardless of its number.
-OF_IPUS, OF_A_WORD = 4.0, 2.0
+# Weights of differences, in doublings of a batch. The chip and the number of IPUs weigh most; a
+# batch of another scope weighs like any other condition, regardless of its number. A condition that
+# one side does not state may be the same.
+OF_HARDWARE, OF_A_WORD, OF_UNKNOWN = 4.0, 2.0, 0.5
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Conditions:
     """The conditions of a throughput; None if unknown."""
 
     framework: Optional[str]
+    chip: Optional[str]
     ipus: Optional[int]
     data: Optional[str]
     batch: Optional[int]
@@ -51,9 +53,12 @@ class Conditions:
     def distance(self, other: Conditions) -> float:
         """Return the distance of two conditions: 0 if no difference is known."""
         same_scope = self.batch_scope == other.batch_scope
-        apart = OF_IPUS * _doublings(self.ipus, other.ipus)
+        apart = OF_HARDWARE * _doublings(self.ipus, other.ipus)
+        apart += _apart(self.chip, other.chip, OF_HARDWARE)
         apart += _doublings(self.batch, other.batch) if same_scope else OF_A_WORD
-        for name in ("framework", "data", "precision", "variant", "batch_scope"):
+        for name in ("framework", "data", "precision"):
+            apart += _apart(getattr(self, name), getattr(other, name), OF_A_WORD)
+        for name in ("variant", "batch_scope"):
             apart += OF_A_WORD * (getattr(self, name) != getattr(other, name))
         return apart
 
@@ -70,6 +75,7 @@ class Conditions:
         """Return the label and the value of each condition."""
         return {
             "framework": self.framework,
+            "chip": self.chip,
             "IPUs": self.ipus,
             "data": self.data,
             "batch": self.batch_text(),
@@ -94,6 +100,7 @@ class Figure:
     throughput: float
     derived: bool  # computed from published times
     source: str
+    note: str = ""  # on the run
 
 
 @functools.lru_cache(maxsize=None)
@@ -127,6 +134,7 @@ def conditions_of(record: Record) -> Conditions:
     group = _count(config, "efficientnet_group_dim") or _count(config, "group_dim") or 1
     return Conditions(
         framework=FRAMEWORKS.get(record.framework or ""),
+        chip=text_of(record.device.details, "chip") or None,
         ipus=_count(record.effective, "ipus") or IPUS_OF_SYSTEM.get(str(config.get("system"))),
         data=text_of(config, "data") or None,
         batch=batch,
@@ -167,7 +175,8 @@ def line_of(record: Record) -> str:
         return ""
     stated = (found.platform, found.sdk, found.conditions.batch_text() or None)
     words = [*filter(None, stated[:2]), *([f"batch {stated[2]}"] if stated[2] else [])]
-    how = ", computed from published times" if found.derived else ""
+    how = f"; {found.note}" if found.note else ""
+    how += "; computed from published times" if found.derived else ""
     differs = "; ".join(found.conditions.differences(conditions_of(record))) or "nothing known"
     return (
         f"{record.name}: {found.throughput:,.0f} images/s ({', '.join(words)}{how}; "
@@ -187,6 +196,12 @@ def last_lines(benchmarks: Sequence[Benchmark]) -> List[str]:
     if len(found) > MOST_LINES:
         lines.append(f"  {len(found) - MOST_LINES} more are in the page that --report=DIR writes")
     return [f"{HEADING}:", *lines] if found else []
+
+
+def _apart(one: Optional[str], other: Optional[str], weight: float) -> float:
+    if one == other:
+        return 0.0
+    return OF_UNKNOWN if one is None or other is None else weight
 
 
 def _doublings(one: Optional[int], other: Optional[int]) -> float:

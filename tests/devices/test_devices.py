@@ -292,6 +292,18 @@ def test_auto_takes_an_ipu_if_the_sdk_lists_one(
     assert devices.choose("auto") != "ipu"
 
 
+@pytest.mark.parametrize(
+    ("clock", "chip"), [("1330MHz", "GC200"), ("1850MHz", "Bow"), ("1600MHz", None), ("N/A", None)]
+)
+def test_the_clock_of_an_ipu_names_its_chip(
+    gc_info: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, clock: str, chip: Optional[str]
+) -> None:
+    monkeypatch.setattr("ipubench.fixtures.devices.ipu.frameworks", lambda: ["popart"])
+    gc_info(f"Device Info:\n  board type: M2000\n  clock: {clock}\n  ipu architecture: ipu2\n")
+    info = IpuDevice("ipu", None).attach()
+    assert (info.name, info.details.get("chip")) == ("M2000 ipu2", chip)
+
+
 LISTED = """Graphcore device listing:
 Partition: p1 [active]
 -+- Id: [0], target: [Fabric], IPU-M host: [10.1.5.10], IPU#: [3]

@@ -10,6 +10,7 @@ import pytest
 from ipubench.fixtures.data.feeds import ArrayFeed
 from ipubench.fixtures.devices.fake import FakeDevice
 from ipubench.fixtures.runtimes.fake import FakeStep
+from ipubench.fixtures.runtimes.step import Work
 from ipubench.plugins.measure.latency_and_input import (
     describe_input,
     describe_latency,
@@ -91,6 +92,25 @@ def test_the_slower_of_loader_and_model_limits(loading: float, limit: str) -> No
     assert (found.unit, found.limit) == ("images/s", limit)
     assert found.loader == pytest.approx(8 / loading)
     assert found.model == pytest.approx(400)
+
+
+@pytest.mark.parametrize(("slow_runs", "model"), [(1, 400.0), (100, None)])
+def test_a_part_that_is_slower_alone_than_together_is_measured_again(
+    monkeypatch: pytest.MonkeyPatch, slow_runs: int, model: Optional[float]
+) -> None:
+    step = FakeStep(FakeDevice(0), ArrayFeed("real", ()), 0.02, loader_seconds=0.01)
+    parts = step.loader_and_model()
+    assert parts is not None
+    slow = iter([1.0] * slow_runs)
+
+    def run() -> None:
+        step.device.clock.advance(next(slow, 0.0))
+        parts[1].run()
+
+    slowed = (parts[0], Work(run, parts[1].amount))
+    monkeypatch.setattr(step, "loader_and_model", lambda: slowed)
+    found = describe_input(step, 8, "images", step.device.clock, 390.0)
+    assert model == (None if found is None else pytest.approx(found.model))
 
 
 @pytest.mark.parametrize(

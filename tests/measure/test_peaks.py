@@ -110,6 +110,21 @@ def test_a_peak_that_was_too_low_makes_no_case_implausible() -> None:
     assert (facts.peak, facts.share, found) == (40.0, 0.5, False)
 
 
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_peak_below_the_rate_of_a_case_is_measured_again(exact: bool) -> None:
+    device, seconds = FakeDevice(0), iter([1.0, 1.0])
+
+    class Slow(FakeStep):
+        exact_flops = exact
+
+        def peak_work(self) -> Work:
+            return Work(lambda: device.clock.advance(next(seconds, 0.5)), 10.0)
+
+    step = Slow(device, ArrayFeed("synthetic", ()), 0.1)
+    facts, found = describe_compute(Peaks(None, "cpu/x", device.clock), step, 11.0, 1.0, 1.0)
+    assert (facts.peak, facts.share, found) == (20.0, 0.55, False)
+
+
 @pytest.mark.parametrize(("exact", "implausible"), [(True, True), (False, False)])
 def test_work_with_shortcuts_may_exceed_the_peak(exact: bool, implausible: bool) -> None:
     class Counted(FakeStep):

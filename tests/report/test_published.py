@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, List
+from typing import Any, List, Sequence
 
 import pytest
 
@@ -79,10 +79,38 @@ def test_a_figure_for_equally_many_ipus_is_nearer_than_for_four_times_as_many() 
 
 def test_a_resnet50_matches_no_other_variant_and_uses_its_training_batch() -> None:
     line = line_of(measured(APPLICATION["resnet50_mlperf_pod16_bs20"], "tensorflow", 16).record)
-    assert "batch 1920 global" in line and line.endswith("TensorFlow 1, here TensorFlow 2")
+    assert "batch 1920 global" in line
+    assert line.endswith("TensorFlow 1, here TensorFlow 2; chip Bow, here not known")
     # 3520 is requested, which 16 replicas of 18 images cannot form.
     lars = measured(APPLICATION["resnet50_mlperf_pod16_lars"], "tensorflow", 16).record
     assert conditions_of(lars).batch_text() == "3456 global"
+
+
+@pytest.mark.parametrize(
+    ("chip", "name", "ipus", "throughput", "differs"),
+    [
+        # MLPerf's logs; their precision is not stated.
+        ("GC200", "resnet50_mlperf_pod16_bs20", 16, 27527, ("framework", "precision")),
+        ("Bow", "resnet50_mlperf_pod16_bs20", 16, 42029, ("framework",)),
+        ("GC200", "resnet50_mlperf_pod16_lars", 16, 29543, ("framework", "batch", "precision")),
+        ("Bow", "resnet50_mlperf_pod16_lars", 16, 43127, ("framework", "batch", "precision")),
+    ],
+)
+def test_the_chip_is_a_condition(
+    chip: str, name: str, ipus: int, throughput: float, differs: Sequence[str]
+) -> None:
+    case = measured(APPLICATION[name], "tensorflow", ipus)
+    record = changed(case, {"record.device.details": {"chip": chip}}).record
+    found = nearest(record)
+    assert found is not None and found.throughput == throughput
+    names = [text.split()[0] for text in found.conditions.differences(conditions_of(record))]
+    assert names == list(differs)
+
+
+def test_another_chip_is_named_if_there_is_no_figure_of_the_same() -> None:
+    case = measured(POD16["resnext101"], "tensorflow", 16)
+    line = line_of(changed(case, {"record.device.details": {"chip": "GC200"}}).record)
+    assert "12,221 images/s (Bow Pod16" in line and "chip Bow, here GC200" in line
 
 
 def test_validation_has_its_own_batch() -> None:
