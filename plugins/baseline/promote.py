@@ -46,6 +46,7 @@ from ipubench.plugins.record.verdict import INCONCLUSIVE, MISSING, REGRESSED
 #: The exit code if good cases were promoted but others were disturbed.
 EXIT_INCOMPLETE = 1
 DISTURBED = "not promoted: measure again on a quiet machine, or accept them with --accept"
+UNUSABLE = "promoted, but no gate can judge by them: measure again on a quiet machine"
 
 
 @dataclass(frozen=True)
@@ -77,8 +78,10 @@ class Decision:
     refused: List[str] = field(default_factory=list)
     #: Case -> why its old entry stays.
     left: Dict[str, str] = field(default_factory=dict)
-    #: Cases with too few undisturbed processes, which a gate could not use.
+    #: Cases with too few undisturbed processes, whose sound entries stay.
     disturbed: List[str] = field(default_factory=list)
+    #: Promoted cases with too few undisturbed processes.
+    unusable: List[str] = field(default_factory=list)
     #: Cases that are missing, failed or not run: something is wrong with the run.
     bad: List[str] = field(default_factory=list)
 
@@ -110,10 +113,12 @@ def decide(stored: StoredRun, accepted: Sequence[Acceptance], entries: Set[Place
             found.refused.append(name)
         elif kind == INCONCLUSIVE and place in entries:
             found.left[name] = kind
-        elif why_disturbed(benchmark) and not by:
+        elif why_disturbed(benchmark) and place in entries and not by:
             found.disturbed.append(name)
         else:
             found.promoted.append(benchmark)
+            if why_disturbed(benchmark):
+                found.unusable.append(name)
     for name, run in runs.items():
         kind = run.kind_of(name)
         if kind in (FAILED, NOT_RUN, MISSING):
@@ -167,7 +172,8 @@ def _say_the_rest(stored: StoredRun, found: Decision, acceptances: Sequence[Acce
     """Name the cases that were not simply promoted; return the exit code."""
     stay = left_out(found.left, "whose entries stay as they were")
     disturbed = left_out(dict.fromkeys(found.disturbed, "disturbed"), DISTURBED)
-    lines = [f"  {line}" for line in (*stay, *disturbed)]
+    unusable = left_out(dict.fromkeys(found.unusable, "disturbed"), UNUSABLE)
+    lines = [f"  {line}" for line in (*stay, *disturbed, *unusable)]
     known = {b.fullname for b in stored.benchmarks}.union(*(run.cases() for run in stored.runs))
     for one in acceptances:
         if not any(matches(one.pattern, nodeid) for nodeid in known):

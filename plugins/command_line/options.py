@@ -296,7 +296,7 @@ def _add_results(group: Section) -> None:
     group.addoption(
         "--keep-disturbed",
         action="store_true",
-        help="also write disturbed cases to the baseline",
+        help="let disturbed cases replace others in the baseline",
     )
 
 

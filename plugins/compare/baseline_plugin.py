@@ -60,8 +60,9 @@ SELDOM = (
 )
 UNDECIDED = "whose entries stay as they were; a run that compares nothing replaces them"
 DISTURBED = (
-    "too few of their processes were undisturbed: save it on a quiet machine, wait with "
-    "--wait-for-quiet=2min, or keep the disturbed measurements with --keep-disturbed"
+    "too few of their processes were undisturbed, and the file has entries that a gate can use: "
+    "save it on a quiet machine, wait with --wait-for-quiet=2min, or replace them with "
+    "--keep-disturbed"
 )
 
 
@@ -217,8 +218,9 @@ def _save_baseline(run: Run) -> ExitCode:
 
     Leaves out cases whose tests did not pass, because their results may be wrong; inconclusive
     cases that already have an entry, which would become slower a little each time; cases with too
-    few processes because of --gate-time; and disturbed cases, unless --keep-disturbed is given.
-    The last two are failures, and so is a run that writes no baseline.
+    few processes because of --gate-time; and disturbed cases that already have a sound entry,
+    unless --keep-disturbed is given. The last two are failures, and so are other disturbed cases
+    without that option, and a run that writes no baseline.
     """
     config, name = run.config, options_of(run.config).baseline_save
     if name is None:
@@ -231,14 +233,17 @@ def _save_baseline(run: Run) -> ExitCode:
     run.closing += left_out(failed, "whose entries stay as they were")
     seldom = {one.fullname: too_few(run, one.fullname) for one in sound}
     disturbed = {one.fullname: why_disturbed(one) for one in sound if not seldom[one.fullname]}
-    left = _named(run, seldom, SELDOM)
-    if not options_of(config).keep_disturbed:
-        left += _named(run, disturbed, DISTURBED)
-    else:
-        kept = [one for one in sound if disturbed.get(one.fullname)]
-        run.closing += [why_kept(one, processes_wanted(config) - 1) for one in kept]
-        run.closing += [SAVE_AGAIN] if kept else []
-    code = ExitCode.TESTS_FAILED if left else ExitCode.OK
+    keep = options_of(config).keep_disturbed
+    kept = [
+        one
+        for one in sound
+        if disturbed.get(one.fullname) and (keep or place_of(one) not in run.replaceable)
+    ]
+    others = {**disturbed, **dict.fromkeys((one.fullname for one in kept), "")}
+    left = [*_named(run, seldom, SELDOM), *_named(run, others, DISTURBED)]
+    run.closing += [why_kept(one, processes_wanted(config) - 1) for one in kept]
+    run.closing += [SAVE_AGAIN] if kept else []
+    code = ExitCode.TESTS_FAILED if left or (kept and not keep) else ExitCode.OK
     undecided = {
         one.fullname: INCONCLUSIVE
         for one in sound

@@ -180,21 +180,25 @@ def test_promote_keeps_the_entries_of_cases_that_were_not_measured_well(
     assert [name for name, one in accepted.items() if one.record.accepted] == [SYNTHETIC]
 
 
-def test_promote_skips_cases_that_no_gate_could_judge(shell: Shell) -> None:
-    """With an entry of disturbed processes every later run would stay open."""
+def test_a_case_that_no_gate_could_judge_replaces_no_sound_entry(shell: Shell) -> None:
     report = shell.folder / "report.json"
     others = {"record.processes.0.lost": 0.5, "record.processes.0.clean": False}
     disturbed = changed(entry("a", slower=2), others)
     save(report, document(entry("b"), disturbed))
     outcome = shell("promote", "./report.json", "main").assert_code(0)
+    outcome.line("1 disturbed, promoted, but no gate can judge by them: ")
+    assert load(shell.path("main"))[A] == disturbed
+    save(shell.path("main"), document(entry("a"), entry("b")))
+    outcome = shell("promote", "./report.json", "main").assert_code(0)
     outcome.line("1 disturbed, not promoted: ")
-    assert load(shell.path("main")) == {B: entry("b")}
+    assert load(shell.path("main")) == {A: entry("a"), B: entry("b")}
     shell("promote", "./report.json", "main", "--accept=*=no quieter machine").assert_code(0)
     assert load(shell.path("main"))[A] == disturbed
     # A run fails if none of its cases is promoted.
+    save(shell.path("another"), document(entry("a")))
     write(report, document(disturbed))
     shell("promote", "./report.json", "another").assert_code(1)
-    assert not shell.path("another").exists()
+    assert load(shell.path("another")) == {A: entry("a")}
     # A clean run replaces it, although a comparison with it decides nothing.
     facts = RunFacts(outcomes={A: "passed"}, verdicts={A: Verdict("inconclusive")}, exit_code=0)
     write(report, Document.of(document(), [entry("a")], [facts]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -79,13 +80,14 @@ def test_a_change_of_the_machine_state_is_not_blamed_on_other_programs(stored: P
     outcome.line("beta-synthetic: the machine changed its state during the rounds, perhaps")
 
 
-def test_a_disturbed_baseline_is_stored_only_on_demand(project: Project) -> None:
+def test_a_disturbed_case_replaces_no_sound_entry(project: Project) -> None:
     save = [*CASE, "--baseline-save=main", "--processes=2"]
-    outcome = project.run(*save, env=BUSY).assert_code(1)
-    outcome.line("no baseline was written: no case was left")
-    assert not (project.folder / "baselines").exists()
-    outcome = project.run(*save, "--keep-disturbed", env=BUSY).assert_code(0)
+    outcome = project.run(*save, "--report=out", env=BUSY).assert_code(1)
     outcome.line("beta-synthetic: kept, but no gate can judge it")
+    reported = json.loads((project.folder / "out" / "baseline.json").read_text())
+    names = [one["fullname"] for one in project.baseline()["benchmarks"]]
+    assert names == [one["fullname"] for one in reported["benchmarks"]]
+    project.run(*save, "--keep-disturbed", env=BUSY).assert_code(0).line("beta-synthetic: kept, ")
     outcome = project.run(*GATE).assert_code(0)
     outcome.line("1 inconclusive")
     outcome.line("in the baseline other programs")
@@ -93,6 +95,10 @@ def test_a_disturbed_baseline_is_stored_only_on_demand(project: Project) -> None
     outcome = project.run(*save, "--baseline=main").assert_code(0)
     outcome.line("baseline with 1 case written")
     outcome.line("finds slow-downs from ")
+    sound = project.baseline()
+    outcome = project.run(*save, env=BUSY).assert_code(1)
+    outcome.line("1 case is not in the baseline because too few of their processes were")
+    assert project.baseline() == sound
 
 
 def test_a_baseline_replaces_disturbed_processes(project: Project) -> None:
