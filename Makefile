@@ -46,7 +46,6 @@ bench: setup
 # The tests that need no framework; of those that run the suite, one for each command or kind of run.
 FEW_RUNS := not framework and (entry_point or not slow and not suite)
 
-# Between two thoughts.
 check: lint
 	$(BIN)/python -m pytest tests -m "$(FEW_RUNS)" $(WORKERS)
 
@@ -102,8 +101,8 @@ $(STAMP26): pyproject.toml constraints/tf26.txt constraints/uv.txt scripts/insta
 	touch $@
 
 # How often the gate cries wolf and what it finds: about an hour on a quiet machine for stored
-# baselines, as much again beside neighbours, and both once more for --against; QUICK=1 says little,
-# sooner. A pool that exists is continued; delete the file to begin anew.
+# baselines, as much again beside neighbours, and both once more for --against; QUICK=1 measures
+# less, sooner. A pool that exists is continued; delete the file to begin anew.
 POOL ?= results/gate-study$(if $(QUICK),-quick,).jsonl
 PAIRS ?= results/gate-study-pairs$(if $(QUICK),-quick,).jsonl
 LOADS := one two one-on-off two-on-off
