@@ -16,6 +16,7 @@ from typing import Iterator, List
 import pytest
 
 from ipubench.fixtures.devices import HOLDER_VARIABLE
+from ipubench.fixtures.devices import lease as lease_of_devices
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.lease import lease
 from ipubench.fixtures.machine import locks
@@ -23,6 +24,7 @@ from tests.support.harness import ROOT
 
 HOLD = """
 import sys
+from ipubench.fixtures.devices import lease as lease_of_devices
 from ipubench.fixtures.devices.lease import lease
 with lease(["dev"], 1):
     print("held", flush=True)
@@ -60,6 +62,16 @@ def test_a_held_device_names_its_holder(holder: subprocess.Popen[bytes]) -> None
     assert f"still held by process {holder.pid} since" in str(caught.value)
     assert "--device-timeout=SECONDS" in str(caught.value)
     assert lines and lines[0].startswith(f"waiting for dev, held by process {holder.pid}")
+
+
+def test_a_waiting_run_reports_repeatedly(
+    holder: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease_of_devices, "REPORT_SECONDS", 0.0)
+    lines: List[str] = []
+    with pytest.raises(DeviceError), lease(["dev"], 0.5, lines.append):
+        pass
+    assert len(lines) >= 2 and "--device-timeout" in lines[1]
 
 
 def test_a_waiting_run_continues_when_the_device_is_free(
