@@ -146,9 +146,9 @@ class FreshProcesses:
         case = case_of(self._item)
         name = case.id if case is not None else self._item.nodeid
         processes = counted(self._most, "fresh process", "fresh processes")
-        total = rough_duration(self._most * self._expected)
+        total = rough_duration(self._time.at_most(self._most * self._expected))
         each = f"of about {self._expected:.0f} s"
-        self._progress.line(f"  {name}: {processes} {each}: {total}")
+        self._progress.line(f"  {name}: {processes} {each}: {total} at most")
 
     def _measured(self) -> Benchmark:
         """Measure all cases of the test in another process; return this case's benchmark."""

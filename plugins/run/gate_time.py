@@ -37,6 +37,10 @@ class GateTime:
         """Return whether the case has this much time left."""
         return seconds <= self._share
 
+    def at_most(self, seconds: float) -> float:
+        """Return how long a case can take that would need this much time."""
+        return min(seconds, self._share)
+
     @contextlib.contextmanager
     def spending(self) -> Iterator[None]:
         """Subtract the time of a measurement, even if it fails."""

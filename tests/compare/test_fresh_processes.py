@@ -40,6 +40,7 @@ def test_each_case_has_its_share_and_unused_time_of_earlier_ones(clock: List[flo
     spent = GateTime(60.0, cases=3)
     spent.begin()
     assert spent.allows(20.0) and not spent.allows(20.1)
+    assert (spent.at_most(9.0), spent.at_most(900.0)) == (9.0, 20.0)
     clock.append(5.0)
     with spent.spending():
         pass
