@@ -178,9 +178,12 @@ def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Ite
 def pytest_runtestloop(session: pytest.Session) -> Optional[bool]:
     """With ``--describe`` or ``--dry-run`` list the cases and run none; else count and screen."""
     listed = dry_run.list_commands(session) or describe.list_options(session)
-    if not listed:
-        counting.count_cases(run_of(session.config), session.items)
-        screening.screen_cases(run_of(session.config), session.items)
+    run, option = run_of(session.config), session.config.option
+    # A file that cannot be collected ends the run, in pytest's implementation.
+    run.begun = not session.testsfailed or option.continue_on_collection_errors
+    if not listed and run.begun:
+        counting.count_cases(run, session.items)
+        screening.screen_cases(run, session.items)
     return listed
 
 

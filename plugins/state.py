@@ -50,6 +50,7 @@ class Run(Recording):
     same: str = ""  # why nothing is compared: --against names this environment
     #: The cases that have passed before the first test (plugins/compare/screening.py).
     screened: Dict[str, Passed] = field(default_factory=dict)
+    screening: str = ""  # a line on how many
     policy: Optional[Policy] = None
     #: What is counted in addition to the times, with --count.
     counting: Optional[Counting] = None

@@ -118,9 +118,9 @@ class Comparison:
         reasons: List[str] = []
         case = case_of(self.item)
         name = case.id if case is not None else self.item.nodeid
-        total = rough_duration(self.cap * self._expected)
+        total = rough_duration(self._time.at_most(self.cap * self._expected))
         self.run.progress.line(
-            f"  {name}: up to {self.cap} pairs, {self._expected:.0f} s each: {total}"
+            f"  {name}: up to {self.cap} pairs, {self._expected:.0f} s each: {total} at most"
         )
         while len(self.measured) < self.cap:
             if paired.too_disturbed(len(self.usable), len(self.measured)):
@@ -290,6 +290,8 @@ def add_closing_lines(run: Run) -> None:
         run.closing.append(run.same)
     if run.journal is None or against is None:
         return
+    if run.screening and not run.interrupted:
+        run.closing.append(run.screening)
     for why, count in sorted(against.not_alternated.items()):
         cases = counted(count, "case")
         run.closing.append(

@@ -66,7 +66,7 @@ def screen_cases(run: Run, items: Sequence[pytest.Item]) -> None:
     run.screened = screening.passed
     left = len(waiting) - len(run.screened)
     rest = f"; {counted(left, 'case')} in pairs of their own" if left else ""
-    run.closing.append(
+    run.screening = (
         f"{len(run.screened)} of {what} passed in short pairs that measured all of them{rest}"
     )
 

@@ -308,6 +308,8 @@ def gate_lines(run: Run) -> List[Row]:
         return []
     verdicts = dict(run.results.verdicts)
     verdicts.update({nodeid: Verdict(MISSING) for nodeid in missing_cases(run)})
+    if run.interrupted and not verdicts:
+        return []
     by_kind: Dict[str, List[str]] = {}
     for nodeid, verdict in verdicts.items():
         by_kind.setdefault(verdict.kind, []).append(nodeid)
@@ -350,7 +352,7 @@ def gate_lines(run: Run) -> List[Row]:
         if left:
             cases = counted(len(left), "case of the baseline was", "cases of the baseline were")
             lines.append(Row((f"  {cases} {why}",)))
-    if run.policy is not None and not set(by_kind) & set(COMPARED):
+    if run.policy is not None and not run.interrupted and not set(by_kind) & set(COMPARED):
         lines.append(Row(("  nothing was compared, so the gate decided nothing",)))
     return lines
 

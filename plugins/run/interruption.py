@@ -77,7 +77,8 @@ def note_early_end(run: Recording, ended: int) -> None:
         return
     if options_of(run.config).baseline_save is not None:
         run.closing.append("no baseline was written: the run was interrupted")
-    if run.results.outcomes or run.results.running:  # else a file could not be collected
+    if run.begun or run.results.outcomes or run.results.running:
+        run.interrupted = True
         done = [nodeid for nodeid in run.order if run.results.outcomes.get(nodeid) == "passed"]
         run.closing.append(
             f"interrupted with {len(done)} of {len(run.order)} cases done; to continue, repeat the "

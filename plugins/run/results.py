@@ -202,6 +202,9 @@ class Recording:
     #: Whether pytest-xdist interrupted the run because of -x or --maxfail.
     enough: bool = False
     terminated: bool = False  # by SIGTERM
+    #: Whether all files could be collected, so that counting or the first case has begun.
+    begun: bool = False
+    interrupted: bool = False  # after that
 
     @property
     def path(self) -> Path:

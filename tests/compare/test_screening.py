@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import signal
+import time
 from typing import Dict
 
 import pytest
@@ -13,7 +15,7 @@ from ipubench.plugins.gate.metric_verdict import MetricVerdict
 from ipubench.plugins.record.record import THROUGHPUT
 from ipubench.plugins.record.verdict import IMPROVED, INCONCLUSIVE, PASS, REGRESSED, UNJUDGED
 from tests.compare.test_against import interpreter
-from tests.support.harness import Project
+from tests.support.harness import Project, start_pytest
 
 #: What happens in one case of the project, here or there.
 EVENTS = """\
@@ -65,6 +67,46 @@ def test_what_passes_in_pairs_with_others_needs_none_of_its_own(project: Project
             brief = len(line["rounds"]["here"]["seconds"]) < 12
             assert brief == (name.endswith("alpha-bs1-generated]")), name
     assert sorted(pairs.values()) == [3, 4]  # --gate-cap of its own; the first look
+
+
+SLEEPING = """\
+    if "SIDE" in os.environ:
+        import pathlib, time
+        pathlib.Path("sleeps").touch()
+        time.sleep(300)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 2), (signal.SIGTERM, 143)])
+def test_an_interruption_has_one_line_that_names_resume(
+    project: Project, number: int, code: int
+) -> None:
+    path = project.folder / "bench_fake.py"
+    path.write_text(
+        path.read_text().replace('    if config.trouble == "error":\n', SLEEPING + "    if 0:\n")
+    )
+    words = ("bench_fake.py", "--device=fake", "-k", "alpha", "--gate=5%")
+    side = interpreter(project, "SIDE=there")
+    run = start_pytest(project.folder, project.environment, *words, side)
+    deadline = time.monotonic() + 120
+    while not (project.folder / "sleeps").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    run.send_signal(number)
+    outcome = run.wait().assert_code(code)
+    outcome.line("cases done; to continue, repeat the command with --resume")
+    for said in ("nothing was compared", "nothing to compare", "passed in short pairs"):
+        assert said not in outcome.text
+
+
+BROKEN = "raise ValueError('broken')\n"
+
+
+def test_nothing_is_compared_if_a_file_cannot_be_collected(project: Project) -> None:
+    (project.folder / "bench_broken.py").write_text(BROKEN)
+    words = ("bench_fake.py", "bench_broken.py", "-k", "alpha or broken", "--gate=5%")
+    outcome = project.run(*words, interpreter(project, "SIDE=there")).assert_code(2)
+    assert "screening" not in outcome.text and "--resume" not in outcome.text
 
 
 @pytest.mark.parametrize(

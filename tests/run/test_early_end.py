@@ -66,24 +66,26 @@ def test_a_measuring_run_handles_sigterm(
         handler.leave()
 
 
-GOES_ON, NO_BASELINE = "interrupted with 1 of 3 cases done", "no baseline was written"
+NOT_BEGUN, GOES_ON = "interrupted with 0 of 3 cases done", "interrupted with 1 of 3 cases done"
+NO_BASELINE = "no baseline was written"
 
 
 @pytest.mark.parametrize(
-    ("code", "save", "outcomes", "said"),
+    ("code", "begun", "save", "outcomes", "said"),
     [
-        (pytest.ExitCode.INTERRUPTED, None, {"a": "passed", "b": "failed"}, [GOES_ON]),
-        (pytest.ExitCode.INTERRUPTED, "main", {"a": "passed"}, [NO_BASELINE, GOES_ON]),
-        (pytest.ExitCode.INTERRUPTED, "main", {}, [NO_BASELINE]),  # for a broken file
-        (pytest.ExitCode.TESTS_FAILED, "main", {"a": "passed", "b": "failed"}, []),
+        (pytest.ExitCode.INTERRUPTED, True, None, {"a": "passed", "b": "failed"}, [GOES_ON]),
+        (pytest.ExitCode.INTERRUPTED, True, "main", {"a": "passed"}, [NO_BASELINE, GOES_ON]),
+        (pytest.ExitCode.INTERRUPTED, True, None, {}, [NOT_BEGUN]),  # while it counted
+        (pytest.ExitCode.INTERRUPTED, False, "main", {}, [NO_BASELINE]),  # for a broken file
+        (pytest.ExitCode.TESTS_FAILED, True, "main", {"a": "passed", "b": "failed"}, []),
     ],
 )
 def test_an_interrupted_run_lists_its_unfinished_work(
-    code: pytest.ExitCode, save: Any, outcomes: Dict[str, str], said: List[str]
+    code: pytest.ExitCode, begun: bool, save: Any, outcomes: Dict[str, str], said: List[str]
 ) -> None:
     results = SimpleNamespace(outcomes=outcomes, running={})
     config = SimpleNamespace(option=given_options(baseline_save=save))
-    run: Any = SimpleNamespace(config=config, journal="", closing=[])
+    run: Any = SimpleNamespace(config=config, journal="", closing=[], begun=begun)
     run.order, run.results = ["a", "b", "c"], results
     interruption.note_early_end(run, code)
     assert len(run.closing) == len(said) and all(map(str.startswith, run.closing, said))
