@@ -17,8 +17,15 @@ from ipubench.fixtures import devices
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.command_line import options_of
+from ipubench.fixtures.instances.hosts import launcher_arguments, named_hosts
 from ipubench.fixtures.instances.plan import instances_of
-from ipubench.plugins.command_line.arguments import XDIST_KEY, is_worker, only_lists, only_tests
+from ipubench.plugins.command_line.arguments import (
+    XDIST_KEY,
+    is_worker,
+    measures,
+    only_lists,
+    only_tests,
+)
 from ipubench.plugins.fleet import hosts, outliers
 from ipubench.plugins.fleet.distribution import Distribution, worker_of
 from ipubench.plugins.fleet.local_workers import LocalWorkers
@@ -367,14 +374,27 @@ class Controller:
 
 
 def leave_out_larger(config: pytest.Config, items: List[pytest.Item], selection: Selection) -> None:
-    """Leave out the cases that need more than a worker's one IPU."""
+    """Leave out the cases that need more IPUs than a worker or this machine has."""
     controller = config.pluginmanager.getplugin("ipubench-controller")
     crew = getattr(controller, "crew", None)
-    if not isinstance(crew, LocalWorkers) or crew.device != "ipu" or len(crew.names) == 1:
-        return
-    reason = "need more than the one IPU that a worker has: run them without -n"
+    if isinstance(crew, LocalWorkers) and crew.device == "ipu" and len(crew.names) > 1:
+        reason = "need more than the one IPU that a worker has: run them without -n"
 
-    def why(item: pytest.Item, case: Case) -> str:
-        return reason if case.config.ipus > 1 or instances_of(case.config) > 1 else ""
+        def why(item: pytest.Item, case: Case) -> str:
+            return reason if case.config.ipus > 1 or instances_of(case.config) > 1 else ""
 
-    selection.leave_out(items, why)
+        selection.leave_out(items, why)
+    elsewhere = crew is not None and not isinstance(crew, LocalWorkers)
+    elsewhere = elsewhere or bool(named_hosts(launcher_arguments(options_of(config).launcher_args)))
+    if selection.device == "ipu" and measures(config) and not elsewhere:
+        count, place = devices.available_ipus()
+        selection.leave_out(items, lambda item, case: _too_large(case, count, place))
+    selection.empty = selection.empty or not items
+
+
+def _too_large(case: Case, count: int, place: str) -> str:
+    """Return why a case does not fit ``count`` IPUs, or ''; 0: unknown."""
+    ipus = case.config.ipus
+    if ipus <= count or not count or getattr(case.config, "compile_only", False):
+        return ""
+    return f"need {ipus} IPUs, and {place} has {count}"

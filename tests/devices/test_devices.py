@@ -327,7 +327,14 @@ def test_an_ipu_number_must_be_listed_by_the_sdk(
         IpuDevice("ipu", 2).attach()
     gc_info(LISTED.replace("target:", "type:"))  # the name in other SDKs
     assert devices.device_ids("ipu") == [0, 1]
+    assert devices.available_ipus() == (2, "the partition p1")
+    single = "-+- Id: [0], target: [Fabric]\n-+- Id: [1], target: [Fabric]\n"
+    gc_info(single)
+    assert devices.available_ipus() == (2, "this machine")
+    gc_info(LISTED[LISTED.index("-+- Id: [4]") :])  # a partition may offer one group alone
+    assert devices.available_ipus()[0] == 2
     gc_info("Graphcore device listing:\n")
+    assert devices.available_ipus()[0] == 0
     with pytest.raises(DeviceError, match="--device-id=1"):
         IpuDevice("ipu", 1).attach()
     gc_info("")

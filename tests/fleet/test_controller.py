@@ -94,11 +94,14 @@ def test_cases_that_need_more_than_a_workers_ipu_are_left_out(
 ) -> None:
     monkeypatch.setattr("ipubench.fixtures.devices.device_ids", lambda kind: [0, 1])
     found: List[Callable[[Any, Any], str]] = []
-    selection: Any = SimpleNamespace(leave_out=lambda items, why: found.append(why))
+    selection: Any = SimpleNamespace(
+        leave_out=lambda items, why: found.append(why), device="cpu", empty=False
+    )
     for device, count in (("ipu", 1), ("cuda", 2), ("ipu", 2)):
         ours = SimpleNamespace(crew=local(count, device))
         config: Any = SimpleNamespace(
-            pluginmanager=mock.Mock(getplugin=mock.Mock(return_value=ours))
+            pluginmanager=mock.Mock(getplugin=mock.Mock(return_value=ours)),
+            option=given_options(launcher_args=None),
         )
         controller.leave_out_larger(config, [], selection)
     (why,) = found
