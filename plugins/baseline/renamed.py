@@ -32,8 +32,8 @@ def name_now(nodeid: str, names: Mapping[str, str]) -> str:
 def renamed(benchmarks: Iterable[Benchmark], names: Mapping[str, str]) -> List[Benchmark]:
     """Return stored benchmarks under the node ids that their cases have now.
 
-    A configuration's hash is also of the case's name: one that differs in no more than that from a
-    configuration of the new case gets its hash.
+    The hash of a configuration covers the case's name. A configuration that differs from one of the
+    new case in its name alone gets that one's hash.
     """
     stored = list(benchmarks)
     if not names:

@@ -45,7 +45,7 @@ class Side(Struct):
     by_others: List[Optional[float]] = []
     waited: List[Optional[float]] = []
     cpu_seconds: List[Optional[float]] = []
-    #: Milliseconds of a copy round each round: the machine's state; empty where unknown.
+    #: Milliseconds of a copy around each round: the machine's state; empty where unknown.
     copies_ms: List[float] = []
 
 

@@ -3,8 +3,7 @@
 A record is the value of ``extra_info["ipubench"]`` in a benchmark of pytest-benchmark's format.
 The rounds stay in that format's ``stats["data"]``, in seconds per batch.
 
-A file that lacks a field without a default is damaged. Fields with a default are missing in older
-files. Readers ignore unknown fields.
+A file that lacks a field without a default is damaged. Readers ignore unknown fields.
 """
 
 from __future__ import annotations
@@ -90,8 +89,8 @@ class Contention(Part, frozen=True):
     """What other programs took from each round; ``unknown`` is the reason if that is unknown.
 
     ``lost`` is the share of each round, ``limit`` what a clean one may have lost. ``kept``: whether
-    figures are made of each. ``enough``: whether enough rounds are clean to judge by. ``copies_ms``
-    show the machine's state round each.
+    each counts. ``enough``: whether enough rounds are clean to judge by. ``copies_ms`` show the
+    machine's state around each.
     """
 
     unknown: str = ""
