@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,15 +46,22 @@ def build_classifier(
     from ipubench.models.torch.norms import apply_norm
 
     with torch.random.fork_rng(devices=[]):
-        # Only the CPU's generator: torch.manual_seed would also seed a GPU's.
-        torch.default_generator.manual_seed(seed)
-        with torch.device("meta"):  # the weights are drawn once, below
+        # The weights are drawn below; before PyTorch 2.0, where a device is no context, here too.
+        meta: Any = torch.device("meta")
+        with meta if hasattr(meta, "__enter__") else contextlib.nullcontext():
             network = _untrained(model, expand_ratio, group_dim)
         network.to_empty(device="cpu")
+        # Only the CPU's generator: torch.manual_seed would also seed a GPU's.
+        torch.default_generator.manual_seed(seed)
         initialise(network, ARCHITECTURES[model].gain)
     apply_norm(network, norm)
     if weights or not random_weights:
         path = Path(weights) if weights else pretrained_path(model)
+        if "weights_only" not in inspect.signature(torch.load).parameters:
+            raise ValueError(
+                f"PyTorch {torch.__version__} would run code that {path} contains; 1.13 (Poplar "
+                "SDK 3.1) is the first that reads only weights; use --set=random_weights=true"
+            )
         try:
             state = torch.load(path, map_location="cpu", weights_only=True)
             network.load_state_dict(state)
@@ -96,7 +105,7 @@ def _untrained(model: str, expand_ratio: int, group_dim: int) -> nn.Module:
 
         network = EfficientNet(variant, architecture.image_size, expand_ratio, group_dim)
     else:
-        network = getattr(_torchvision_models(model), variant)(weights=None)
+        network = getattr(_torchvision_models(model), variant)()
     if architecture.family == "mobilenet_v3":
         from ipubench.models.torch.mobilenet_v3 import MobileNetV3
 

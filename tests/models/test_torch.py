@@ -11,6 +11,7 @@ import pytest
 
 from ipubench.models.torch.architectures import ARCHITECTURES, BATCH_NORM, Norm
 from ipubench.models.torch.classification import _untrained, build_classifier, pretrained_path
+from tests.doubles import pytorch_110
 from tests.support.threads import torch_on_one_thread
 
 pytestmark = pytest.mark.framework
@@ -439,6 +440,21 @@ def test_weights_are_seeded_and_the_random_state_is_kept(torch: Any) -> None:
             assert torch.equal(one, same)
         first = next(iter(built[0]))
         assert not torch.equal(built[0][first], built[2][first])
+
+
+def test_the_oldest_pytorch_of_poptorch_builds_the_same_network(
+    torch: Any, torchvision: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = build_classifier("resnet18", seed=3)
+    path = tmp_path / "weights.pt"
+    torch.save(expected.state_dict(), path)
+    pytorch_110.install(monkeypatch)
+    built = build_classifier("resnet18", seed=3)
+    for one, same in zip(built.state_dict().values(), expected.state_dict().values()):
+        assert torch.equal(one, same)
+    # Its torch.load would run the file's code.
+    with pytest.raises(ValueError, match="1.13 .*--set=random_weights=true"):
+        build_classifier("resnet18", weights=str(path))
 
 
 def test_weights_come_from_a_file_and_a_bad_one_is_one_message(torch: Any, tmp_path: Path) -> None:
