@@ -205,8 +205,8 @@ def duration(text: str) -> float:
     seconds = math.fsum(float(number) * unit for number, unit in parts)
     if seconds <= 0:
         raise argparse.ArgumentTypeError(
-            f"{shortened(text)} is not a duration; write it as 30s, 10min or 1.5h (a number alone "
-            "is seconds)"
+            f"{shortened(text)} is not a duration above 0; write it as 30s, 10min or 1.5h (a "
+            "number alone is seconds)"
         )
     return seconds
 

@@ -35,6 +35,8 @@ def add_names(items: List[pytest.Item], selection: Selection) -> None:
     fitting = [case for case in cases_among(items) if not _unfit(case, selection.device)]
     selection.names = sorted({case.config.name for case in fitting})
     selection.functions = sorted({item.name.split("[")[0] for item in items if case_of(item)})
+    ids = {name for case in fitting for name in _identifiers(case)}
+    selection.words_of_k = sorted({*ids, *selection.functions})
 
 
 def leave_out_unfit(config: pytest.Config, items: List[pytest.Item], selection: Selection) -> None:
@@ -160,12 +162,27 @@ def _nearest_names(selection: Selection, keyword: str, asked: str) -> str:
         near += difflib.get_close_matches(word, selection.functions, n=1)
         near += [name for name in selection.names if word.lower() in name.lower()]
         near += difflib.get_close_matches(word, selection.names, n=3)
+    meant = re.sub(r"[\w.-]+", lambda word: _as_in(selection.words_of_k, word.group()), keyword)
+    if meant != keyword:
+        return f"no case is selected by {asked}; did you mean -k {meant!r}?"
     shown = ", ".join(list(dict.fromkeys(near))[:NEAR]) or some_of(selection.names, NEAR)
     nearest = "the nearest names" if near else "some names"
     return (
         f"no case is selected by {asked}; {nearest} of --device={selection.device} are: "
         f"{shown}; --collect-only without -k lists all"
     )
+
+
+def _as_in(known: Sequence[str], word: str) -> str:
+    """Return a word of ``-k`` with ``-`` for ``_``, or the reverse, if a case has it like that."""
+    plain = word.lower().replace("_", "-")
+    if "-" not in plain or any(word.lower() in name.lower() for name in known):
+        return word
+    for name in known:
+        start = name.lower().replace("_", "-").find(plain)
+        if start >= 0:
+            return name[start : start + len(word)]
+    return word
 
 
 def _float32(device: str, items: Sequence[pytest.Item]) -> List[str]:

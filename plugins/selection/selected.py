@@ -42,6 +42,8 @@ class Selection:
     base_ids: Dict[str, Set[str]] = dataclasses.field(default_factory=dict)
     #: The names of this device's cases, before ``-k``.
     names: List[str] = dataclasses.field(default_factory=list)
+    #: What ``-k`` finds on this device: identifiers and functions.
+    words_of_k: List[str] = dataclasses.field(default_factory=list)
     #: The names of the functions of all cases.
     functions: List[str] = dataclasses.field(default_factory=list)
     #: Options that were given and have no effect on a host.

@@ -123,7 +123,7 @@ def test_cases_that_lack_a_key_are_left_out(project: Project) -> None:
         (["--set=replicas=2", "-k", "beta-synthetic"], "replicas=2 needs an IPU"),
         (["--gate=0%"], "'0%' is not a percentage"),
         (["--gate=150%"], "--gate needs something to compare with"),
-        (["--budget=0"], "'0' is not a duration"),
+        (["--budget=0"], "'0' is not a duration above 0"),
         (["--steps=0"], "'0' is not a whole number from 1 up"),
         (["--steps=3", "--set=repeat=5"], "--steps=3: steps is given twice, also as repeat"),
         (["--set=steps=4,5"], "--set=steps: cases do not differ by steps; give one value"),
@@ -244,6 +244,21 @@ def test_an_empty_selection_lists_what_would_match(project: Project) -> None:
     said = outcome.line("no case is selected by -k 'resnt18 or lstmm'; the nearest names of")
     names = said.split("are: ")[1].split(";")[0].split(", ")
     assert {"resnet18", "lstm"} <= set(names)
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("resnet50_bs16", "resnet50-bs16"),
+        ("not bench_dense and (Dense_Inference)", "not bench_dense and (dense-inference)"),
+        ("bench-gru or resnet50_bs16-synthetic", "bench_gru or resnet50-bs16-synthetic"),
+    ],
+)
+def test_an_underscore_for_a_hyphen_has_its_right_spelling(
+    project: Project, given: str, meant: str
+) -> None:
+    outcome = suite(project, "--device=cpu", "-k", given).assert_code(5)
+    outcome.line(f"no case is selected by -k {given!r}; did you mean -k {meant!r}?")
 
 
 def test_an_empty_selection_of_valid_names_explains_what_excluded_them(
