@@ -133,14 +133,12 @@ def _case(
     excluded = ""
     if wanted.data not in (None, config.data):
         excluded = f"--data={wanted.data}{NOT_OFFERED}"
-    elif wanted.precision is not None:
-        excluded = f"--precision={wanted.precision}{NOT_OFFERED}"
     identifier = identifier_of(config)
     return Case(
         config,
         f"{identifier}-invalid" if error else identifier,
         overrides=frozenset([*changed, *given]),
-        lacks=lacks - refused,
+        lacks=(lacks - refused) | ({"precision"} if wanted.precision is not None else set()),
         excluded=excluded,
         error=error,
         base_id=identifier_of(_config(entry, variant, wanted.device)),

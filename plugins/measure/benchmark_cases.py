@@ -51,6 +51,9 @@ def become_case(item: pytest.Item) -> Case:
         run.progress.add(item.nodeid, made.id)
     if made.error:
         raise CaseError(made.error)
+    if made.lacks:
+        lacking = ", ".join(sorted(made.lacks))
+        raise CaseError(f"{item.nodeid} has no option {lacking}: leave it out of the command line")
     return made
 
 

@@ -17,6 +17,7 @@ import msgspec
 from ipubench.fixtures.case.cases import effective_options
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.frames import left_out
+from ipubench.fixtures.runtimes.call import CallStep
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure.base import BatchFacts, Built, CaseRun, FirstFacts, StepMeter
 from ipubench.plugins.measure.disturbance import Disturbance, is_enough
@@ -48,6 +49,7 @@ from ipubench.plugins.record import host_process, pytest_benchmark_adapter, stru
 from ipubench.plugins.record.record import BEFORE_ROUNDS
 from ipubench.plugins.record.statistics import throughput
 from ipubench.plugins.record.structs import Canary, Facts, InputRates, Memory, Record, Throughput
+from ipubench.plugins.record.verdict import known
 
 __tracebackhide__ = left_out
 
@@ -244,6 +246,11 @@ class Meter(StepMeter):
         )
         self.phase("peak", "comparing with the device's peak")
         compute, implausible = describe_compute(self.peaks, step, facts.flops, rates.median, items)
+        if facts.flops and compute.peak is None and isinstance(step, CallStep):
+            self.case_run.run.closing.append(
+                f"{self.case.id}: {known(compute.achieved):.3g} FLOP/s, and no share of a "
+                "peak, because the suite does not see in which type a callable computes"
+            )
         built = start.built
         memory_used = describe_memory(step, memory)
         counters = in_items(step.counters(), items)

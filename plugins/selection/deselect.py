@@ -18,6 +18,7 @@ from ipubench.fixtures.machine.processor import read_topology
 from ipubench.plugins.command_line.set_option import unknown_key_message
 from ipubench.plugins.selection.order import SERVERS
 from ipubench.plugins.selection.selected import (
+    COMMON,
     FRAMEWORKS,
     Selection,
     case_of,
@@ -124,6 +125,13 @@ def _invalid(selection: Selection, selected: Sequence[Case], option: Any) -> Lis
                 raise pytest.UsageError("--zero-values: kernels have it, and no selected case does")
             classes = {type(case.config) for case in selected}
             raise pytest.UsageError(unknown_key_message(key, classes))
+    for key in COMMON:
+        value = getattr(option, key)
+        if value is not None and selected and all(key in case.lacks for case in selected):
+            raise pytest.UsageError(
+                f"--{key}={value}: no selected case has this option; a test has it that uses a "
+                f"device or runtime of ours, or that declares it, as in {key}: str = option(...)"
+            )
     valid = [case for case in selected if not (case.lacks or case.error)]
     valid_options = {option for case in selected if not case.error for option in case.given}
     found: List[str] = []

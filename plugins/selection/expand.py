@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 from typing import (
     Any,
+    Collection,
     Dict,
     Iterator,
     List,
@@ -34,7 +35,8 @@ from ipubench.fixtures.case.masking import mask_value
 from ipubench.fixtures.case.options import CaseConfig, check_value, is_masked, resolve_key
 from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.command_line.set_option import assign, convert, parse_assignments
-from ipubench.plugins.selection.selected import FRAMEWORKS, NOT_OFFERED, Selection
+from ipubench.plugins.selection.order import SERVERS
+from ipubench.plugins.selection.selected import COMMON, FRAMEWORKS, NOT_OFFERED, Selection
 
 NO_CACHE_WITH_PROFILE = (
     "model_cache_path: with --profile an IPU gets a program that also writes reports; later runs "
@@ -88,6 +90,7 @@ def parametrize_cases(metafunc: pytest.Metafunc, selection: Selection) -> None:
                 option.precision,
                 _quick(entry, quick),
                 profiled,
+                _without(case_set, metafunc.fixturenames),
             ):
                 before, now = (f"{function}[{name}]" for name in (case.base_id, case.id))
                 selection.nodeids |= {before, now}
@@ -98,6 +101,26 @@ def parametrize_cases(metafunc: pytest.Metafunc, selection: Selection) -> None:
                     case = dataclasses.replace(case, tier=here)
                 params.setdefault(case.id, _parameter(case, metafunc.fixturenames))
     metafunc.parametrize("ipubench_case", list(params.values()), indirect=True)
+
+
+def _without(case_set: CaseSet, fixturenames: Collection[str]) -> List[str]:
+    """Return which of ``data`` and ``precision`` change nothing in the cases of a function.
+
+    It uses neither a device nor a runtime of ours, and its options do not declare them.
+    """
+    if not {"device", *FRAMEWORKS, *SERVERS}.isdisjoint(fixturenames):
+        return []
+    classes = type(case_set.configurations[0][0]).__mro__
+    declared = {
+        name
+        for cls in classes[: classes.index(CaseConfig)]
+        for name in vars(cls).get("__annotations__", ())
+    }
+    return [
+        key
+        for key in COMMON
+        if not (key in declared or key in case_set.axes or key in fixturenames)
+    ]
 
 
 def _refuse_duplicates(case_set: CaseSet, declared: Dict[str, CaseConfig]) -> None:
@@ -147,16 +170,21 @@ def expand(
     precision: Optional[str] = None,
     quick_names: Optional[Sequence[str]] = None,
     profiled: bool = False,
+    without: Collection[str] = (),
 ) -> Iterator[Case]:
     """Yield the cases of a set under the command line's options.
 
     If the set has cases in several modes, ``data`` and ``precision`` exclude the other modes.
     Otherwise they replace the single mode, if the set accepts the value.
     ``profiled``: an IPU reports every batch of a call, so a call has as few as the case can run.
+    ``without``: those of ``data`` and ``precision`` that would change nothing in these cases.
     """
     cls = type(case_set.configurations[0][0])
+    asked = {"data": data, "precision": precision}
+    wanted = {key: value for key, value in asked.items() if value is not None}
+    lacking = {key for key in without if wanted.pop(key, None) is not None}
     keys = {key: resolve_key(cls, key) for key in assignments}
-    lacks = frozenset(key for key, name in keys.items() if name is None)
+    lacks = frozenset({key for key, name in keys.items() if name is None} | lacking)
     usual = [config for config, tier in case_set.configurations if tier == USUAL]
     last_swept = getattr(usual[-1], case_set.swept) if case_set.swept else None
     settable = {key: name for key, name in keys.items() if name is not None}
@@ -166,7 +194,7 @@ def expand(
         if len(hidden) > 1:
             one_value = f"--set={key}: cases do not differ by {name}; give one value"
     for config, tier in case_set.configurations:
-        changes, excluded = _narrowed(case_set, config, {"data": data, "precision": precision})
+        changes, excluded = _narrowed(case_set, config, wanted)
         start = dataclasses.replace(config, **changes)
         declared = {key: getattr(config, key) for key in changes}
         narrowed = {f"--{key}={value}" for key, value in changes.items()}
@@ -197,13 +225,13 @@ def expand(
 
 
 def _narrowed(
-    case_set: CaseSet, config: CaseConfig, wanted: Mapping[str, Optional[str]]
+    case_set: CaseSet, config: CaseConfig, wanted: Mapping[str, str]
 ) -> Tuple[Dict[str, Any], str]:
     """Return the changes of a configuration by the ``wanted`` values, and the one excluding it."""
     changes: Dict[str, Any] = {}
     excluded = ""
     for key, value in wanted.items():
-        if value is None or getattr(config, key) == value:
+        if getattr(config, key) == value:
             continue
         if len(case_set.axes.get(key, ())) > 1 or not _accepts(config, key, value):
             excluded = f"--{key}={value}{NOT_OFFERED}"

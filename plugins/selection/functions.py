@@ -27,7 +27,7 @@ from ipubench.plugins.command_line.arguments import (
     typed_measuring_arguments,
 )
 from ipubench.plugins.selection.expand import expand
-from ipubench.plugins.selection.selected import Selection, case_of, cases_among
+from ipubench.plugins.selection.selected import COMMON, Selection, case_of, cases_among
 
 #: Options that use the results, apart from those that decide how a case is measured.
 JUDGING = ("--baseline", "--baseline-save", "--against", "--report", "--history", "--resume")
@@ -72,7 +72,9 @@ def make_case(item: pytest.Item, selection: Selection) -> Case:
         _measure_call(item, selection)
     name, option = case_name(item), options_of(item.config)
     case_set = CaseSet.of(Function(name=name), {})
-    first, *more = expand(case_set, selection.assignments, option.data, option.precision)
+    first, *more = expand(
+        case_set, selection.assignments, option.data, option.precision, without=COMMON
+    )
     error = first.error
     if more:
         error = f"{name}: it can be measured with one value of an option, not with several"

@@ -19,6 +19,8 @@ FRAMEWORKS = {
     "triton": "triton",
 }
 #: Why --data or --precision leaves out a case.
+#: Options of all cases that a test without our runtimes may lack.
+COMMON = ("data", "precision")
 NOT_OFFERED = ", which they do not have"
 
 

@@ -358,3 +358,56 @@ def test_an_invalid_point_of_a_sweep_does_not_stop_the_valid_ones(
     line = outcome.line("not measured: beta cannot have --set=batch_size=0: ")
     assert "'0' is below the smallest value" in line
     assert len(project.baseline("main")["benchmarks"]) == 2
+
+
+OWN = """
+from dataclasses import dataclass
+
+from ipubench import CaseConfig, cases, option
+
+
+@dataclass(frozen=True)
+class Plain(CaseConfig):
+    name: str = option("plain", "first part of the case's name")
+
+
+@dataclass(frozen=True)
+class Typed(CaseConfig):
+    name: str = option("typed", "first part of the case's name")
+    precision: str = option("16.16", "of the sum", choices=("16.16", "32.32"))
+
+
+@cases(Plain())
+def test_plain(config, meter):
+    meter(lambda: sum(range(9)))
+
+
+@cases(Typed())
+def test_typed(config, meter):
+    meter(lambda: sum(range(9)))
+
+
+def test_benchmark(benchmark):
+    benchmark(sum, range(9))
+"""
+
+
+@pytest.mark.parametrize("word", ["--precision=32.32", "--data=real"])
+def test_an_option_that_would_change_nothing_is_refused_by_its_name(
+    own: OwnProject, word: str
+) -> None:
+    own.write(OWN)
+    for selected in ("plain", "benchmark"):
+        outcome = own.run("tests", "-k", selected, word).assert_code(4)
+        outcome.line(f"ERROR: {word}: no selected case has this option")
+    option = word.partition("=")[0].lstrip("-")
+    if option == "precision":
+        outcome = own.run("tests", word, "--collect-only", "-q").assert_code(0)
+        assert collected(outcome) == ["typed-synthetic-32.32"]
+        outcome.line("2 cases without the option precision")
+
+
+def test_the_rate_of_a_callable_has_no_share_of_a_peak(own: OwnProject) -> None:
+    own.write("def test_sum(meter):\n    meter(lambda: sum(range(999)), flops=999)\n")
+    outcome = own.run("tests", "--budget=0.05").assert_code(0)
+    assert outcome.line("FLOP/s, and no share of a peak, because").startswith("test_sum: ")
