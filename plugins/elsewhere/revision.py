@@ -26,7 +26,7 @@ from ipubench.fixtures.case.options import nearest
 from ipubench.fixtures.data.cache import code_folder
 from ipubench.fixtures.machine.files import IMPORT_ROOT
 from ipubench.fixtures.machine.locks import LockTimeout, free, locked, take
-from ipubench.plugins.record.host_process import outside_git
+from ipubench.plugins.record.host_process import GIT, outside_git
 
 PREFIX = "git:"
 MERGE_BASE = "merge-base:"
@@ -37,8 +37,6 @@ KEPT_DAYS = 14
 LAST_LINES = 15
 #: Words that only a shell understands.
 SHELL = re.compile(r"&&?|\|\|?|;|[0-9&]?[<>].*")
-#: The repository's hooks do not run: a measurement must not trigger other work.
-NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
 
 
 @dataclass(frozen=True)
@@ -207,7 +205,7 @@ def add(option: str, repository: Path, tree: Path, commit: str) -> None:
     Raises UsageError if git fails; the caller then removes what is left.
     """
     command = ("worktree", "add", "--force", "--detach")
-    _git(option, repository, *NO_HOOKS, *command, str(tree), commit)
+    _git(option, repository, *command, str(tree), commit)
     update_submodules(option, tree)
 
 
@@ -218,7 +216,7 @@ def update_submodules(option: str, tree: Path) -> None:
     # Not --init: it writes into the configuration, which the user's checkout shares.
     command = ("-c", "submodule.active=.", "submodule", "update", "--recursive")
     try:
-        _git(option, tree, *NO_HOOKS, *command)
+        _git(option, tree, *command)
     except pytest.UsageError as error:
         raise pytest.UsageError(
             f"{error}\n"
@@ -297,7 +295,7 @@ def _run_setup(setup: str, folder: Path) -> None:
 def _git(option: str, folder: Path, *arguments: str) -> str:
     """Return the output of git. Raises UsageError if git is missing or fails."""
     try:
-        ended = _run(["git", *arguments], folder, errors=subprocess.PIPE)
+        ended = _run([*GIT, *arguments], folder, errors=subprocess.PIPE)
     except OSError as error:
         raise pytest.UsageError(f"{option} needs git, which cannot be run here: {error}") from None
     if ended.returncode:

@@ -42,6 +42,8 @@ PACKAGES = (
 #: cases of a few microseconds over 10% slower.
 MOST_CHANGES = 8  # shown in a line
 REVISION = re.compile("([0-9a-f]+)((?:-dirty)?)")
+#: A measurement must not trigger the programs that a repository names: its hooks and its monitor.
+GIT = ("git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=")
 #: Variables that a git hook or alias sets; they would point git at its own repository.
 GIT_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR")
 
@@ -144,7 +146,7 @@ def git_output(folder: Path, *words: str) -> Optional[bytes]:
     """Return the output of git in a folder; None if git is missing or fails."""
     try:
         answer = subprocess.run(
-            ["git", *words],  # noqa: S607  git of the PATH
+            [*GIT, *words],
             cwd=str(folder),
             env=outside_git(),
             stdin=subprocess.DEVNULL,

@@ -117,7 +117,10 @@ def append_summary(report: Report) -> None:
     if not path:
         return
     try:
-        with open(path, "a", encoding="utf-8", errors="backslashreplace") as file:
+        # A pipe without a reader would hang, so it is an error.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
+        number = os.open(path, flags, 0o666)
+        with open(number, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(markdown(report) + "\n")
     except Exception as error:
         raise ReportError(f"GITHUB_STEP_SUMMARY={path} cannot be written: {error}") from error

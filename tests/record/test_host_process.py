@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ipubench.plugins.elsewhere import revision
 from ipubench.plugins.record import host_process
 from ipubench.plugins.run import conditions
 from ipubench.plugins.run.conditions import apply_conditions, tune_allocator
@@ -115,6 +117,26 @@ def test_the_software_of_two_results_differs_in_some_or_all_cases() -> None:
         f"torch 2.12.1 -> 2.13.0 (2 of 3 cases), {commit} (1 of 3 cases), "
         "commit 0123456789ab -> none (1 of 3 cases)"
     )
+
+
+def test_no_program_that_a_repository_names_runs(tmp_path: Path) -> None:
+    noted = tmp_path / "noted"
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\necho $0 >> '{noted}'\n")
+    program.chmod(0o755)
+    repository = tmp_path / "repository"
+    subprocess.check_call(["git", "init", "-q", str(repository)])
+    (repository / "file").write_text("a")
+    for words in (("add", "file"), (*IDENTITY, "commit", "-q", "-m", "one")):
+        subprocess.check_call(["git", *words], cwd=str(repository))
+    (repository / ".git" / "hooks" / "post-index-change").symlink_to(program)
+    subprocess.check_call(["git", "config", "core.fsmonitor", str(program)], cwd=str(repository))
+    # The file's time differs from the index's, which git then writes again.
+    for number, words in enumerate((["describe", "--always", "--dirty"], ["status"]), 1):
+        os.utime(repository / "file", (number, number))
+        assert host_process.git_output(repository, *words)
+        revision._git("--against", repository, *words)
+    assert not noted.exists()
 
 
 def test_a_folder_without_git_has_no_revision(

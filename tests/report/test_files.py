@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 from pathlib import Path
 from typing import List
@@ -16,7 +17,7 @@ from ipubench.plugins.baseline.rows import Report, by_change, conclusion, counts
 from ipubench.plugins.record.record import with_processes
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.report.__main__ import main
-from ipubench.plugins.report.files import ReportError, write
+from ipubench.plugins.report.files import ReportError, append_summary, write
 from ipubench.plugins.report.markdown import markdown
 from ipubench.plugins.report.page import page
 from ipubench.plugins.web.templates import is_installed
@@ -204,3 +205,17 @@ def test_a_report_of_stored_results(tmp_path: Path, capsys: pytest.CaptureFixtur
         with pytest.raises(SystemExit, match="^4$"):
             main([str(now), f"--out={out}", word])
         assert word.split("=")[0] in capsys.readouterr().err
+
+
+def test_a_summary_file_that_is_a_pipe_without_a_reader_is_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("jinja2", reason="pip install jinja2")
+    os.mkfifo(tmp_path / "pipe")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "pipe"))
+    with pytest.raises(ReportError, match="cannot be written"):
+        append_summary(Report(document([benchmark("a")])))
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "file"))
+    append_summary(Report(document([benchmark("a")])))
+    append_summary(Report(document([benchmark("a")])))
+    assert (tmp_path / "file").read_text().count("1 case: 1 measured") == 2
