@@ -23,6 +23,7 @@ from ipubench.plugins.command_line.arguments import (
     typed_measuring_arguments,
 )
 from ipubench.plugins.command_line.options import sections
+from ipubench.plugins.run import loading
 
 SESSION = "plugins.session"
 #: Modules with fixtures; each imports what a fixture needs when it is asked for.
@@ -52,6 +53,8 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     of all installed packages.
     """
     config: Any = pluginmanager.get_plugin("pytestconfig")
+    loading.begin()
+    config.add_cleanup(loading.end)
     registration.add_options(parser, config)
     for module in FIXTURES:
         _register(pluginmanager, module)
@@ -107,6 +110,13 @@ class Waiting:
             or any(self._is_given(config, dest) for dest in self._defaults)
         ):
             _begin(config)
+        else:
+            loading.end()
+
+    def pytest_keyboard_interrupt(self, excinfo: Any) -> None:
+        """Leave pytest with the signal's exit code: there is no session to complete."""
+        if isinstance(excinfo.value, loading.Loading):
+            raise excinfo.value
 
     def pytest_report_header(self, config: pytest.Config) -> Optional[str]:
         """Return a line about our short spellings that other plugins have taken."""

@@ -82,10 +82,10 @@ def begin(config: pytest.Config) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Make the progress line, handle SIGTERM and watch for results."""
+    """Make the progress line, handle signals and watch for results."""
     run = run_of(session.config)
     run.progress = progress.Progress(session.config)
-    run.sigterm = interruption.handle_sigterm(session)
+    run.interruption = interruption.handle_signals(session)
     found.watch_results(run)
 
 
@@ -271,8 +271,8 @@ def pytest_runtest_makereport(
     found.record_results(item)
     if call.when == "teardown":
         found.complete_records(run, item)
-    if run.sigterm is not None:
-        run.sigterm.raise_again()
+    if run.interruption is not None:
+        run.interruption.raise_again()
     reports.add_junit_properties(run, item, call)
     outcome = yield
     report = outcome.get_result()
@@ -318,12 +318,20 @@ def pytest_timeout_cancel_timer(item: pytest.Item) -> None:
 # ------------------------------------------------------------------ storing, showing, ending
 
 
+# Wraps what other plugins do at the end.
+@pytest.hookimpl(hookwrapper=True, tryfirst=True, specname="pytest_sessionfinish")
+def pytest_sessionfinish_first(session: pytest.Session) -> Generator[None, Any, None]:
+    """Complete the session, whatever signal arrives."""
+    run = run_of(session.config)
+    if run.interruption is not None:
+        run.interruption.finish()
+    yield
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Complete the journal and the lines below the table."""
     run = run_of(session.config)
     run.progress.close()
-    if run.sigterm is not None:
-        run.sigterm.finishing = True
     ended = _end(session)
     interruption.note_early_end(run, ended)
     journal.end_selection(run)
@@ -357,11 +365,11 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Restore the previous handler of SIGTERM; set the exit code if SIGTERM ended the run."""
+    """Restore the previous handlers of signals; set the exit code if one ended the run."""
     run = config.stash.get(run_key, None)  # none if the command line was refused
-    if run is not None and run.sigterm is not None:
-        run.terminated = run.sigterm.leave()
-        _end(run.sigterm.session)
+    if run is not None and run.interruption is not None:
+        run.signalled = run.interruption.leave()
+        _end(run.interruption.session)
 
 
 def _end(session: pytest.Session) -> int:

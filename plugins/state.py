@@ -19,7 +19,7 @@ from ipubench.plugins.gate.paired import Passed
 from ipubench.plugins.gate.policy_file import Policy
 from ipubench.plugins.run.bounds import Bounds
 from ipubench.plugins.run.gate_time import GateTime
-from ipubench.plugins.run.interruption import Sigterm
+from ipubench.plugins.run.interruption import Interruption
 from ipubench.plugins.run.progress import Progress
 from ipubench.plugins.run.results import Recording
 from ipubench.plugins.run.time_spent import TimeSpent, seconds_of_start
@@ -58,7 +58,7 @@ class Run(Recording):
     counter: Optional[Counter] = None
     #: Cases on machines for which the baseline to be saved already has a usable entry.
     replaceable: Set[Place] = field(default_factory=set)
-    sigterm: Optional[Sigterm] = None
+    interruption: Optional[Interruption] = None
     #: The test in its setup or call.
     item: Optional[pytest.Item] = None
     #: Fixtures of pytest-benchmark whose results no test could record.

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import signal
-
 from pytest import ExitCode
 
 from ipubench.plugins.run.results import Recording
-
-EXIT_TERMINATED = 128 + signal.SIGTERM
 
 
 def exit_code(run: Recording, ended: int) -> int:
@@ -16,8 +12,8 @@ def exit_code(run: Recording, ended: int) -> int:
 
     A resumed run with nothing left to do succeeds.
     """
-    if run.terminated:
-        return EXIT_TERMINATED
+    if run.signalled:
+        return run.signalled
     if run.results.resumed and ended == ExitCode.NO_TESTS_COLLECTED:
         ended = ExitCode.OK
     if run.enough and ended == ExitCode.INTERRUPTED:

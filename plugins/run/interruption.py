@@ -1,74 +1,88 @@
 """Handles SIGTERM like Ctrl-C, so that an interrupted run ends cleanly.
 
 The run prints its table, releases the device, stops fresh processes and servers, and completes its
-files. Its exit code is 143, as a shell reports SIGTERM; Ctrl-C keeps pytest's 2. A second SIGTERM
-ends the process at once.
+files. Its exit code is 143, as a shell reports SIGTERM; Ctrl-C keeps pytest's 2. While the session
+ends, the first further signal is ignored, and the next one ends the process at once.
 """
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 import time
 from types import FrameType
-from typing import Any, Optional
+from typing import Any, Dict, Optional
 
 import pytest
 
 from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.command_line.arguments import is_worker, measures
+from ipubench.plugins.run import loading
 from ipubench.plugins.run.results import Recording
 
 #: Signals within this time count as one: coreutils' timeout signals the process, then its group.
 SECONDS_OF_ONE = 1.0
 
 
-class Terminated(KeyboardInterrupt):
-    """Raised on SIGTERM. Not an Exception, so that ``except Exception`` in a case lets it pass."""
-
-
-class Sigterm:
-    """The handler of SIGTERM while a session measures."""
+class Interruption:
+    """The handler of SIGTERM while a session measures, and of Ctrl-C while it ends."""
 
     def __init__(self, session: pytest.Session) -> None:
         self.session = session
         self.finishing = False
-        #: When the first SIGTERM arrived.
+        #: When the first signal arrived, and its exit code.
         self.arrived: Optional[float] = None
-        self._before: Any = signal.signal(signal.SIGTERM, self)
+        self.code = 0
+        self._before: Dict[signal.Signals, Any] = {}
+        self._handle(signal.SIGTERM)
 
     def __call__(self, number: int, frame: Optional[FrameType]) -> None:
         """End the session, which then writes its files and releases the device."""
         now = time.monotonic()
         if self.arrived is not None:
             if now - self.arrived > SECONDS_OF_ONE:
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)
-                os.kill(os.getpid(), signal.SIGTERM)
+                loading.end_at_once(number, frame)
             return
         self.arrived = now
+        self.code = loading.CODES[signal.Signals(number)]
         if not self.finishing:
             # The user's code may catch the exception.
             self.session.shouldstop = "SIGTERM"
-            raise Terminated("SIGTERM")
+            raise loading.Interrupted(signal.SIGTERM)
 
     def raise_again(self) -> None:
         """Raise the exception again if the case caught it: the case neither passed nor failed."""
         if self.arrived is not None:
-            raise Terminated("SIGTERM")
+            raise loading.Interrupted(signal.SIGTERM)
 
-    def leave(self) -> bool:
-        """Restore the handler before this one; return whether SIGTERM has arrived."""
-        signal.signal(signal.SIGTERM, self._before)
-        return self.arrived is not None
+    def finish(self) -> None:
+        """Complete the session, whatever arrives.
+
+        Until now Ctrl-C has its usual handler: tests and asyncio may expect that.
+        """
+        self.finishing = True
+        if signal.getsignal(signal.SIGINT) is loading.USUAL[signal.SIGINT]:
+            self._handle(signal.SIGINT)
+
+    def _handle(self, number: signal.Signals) -> None:
+        self._before[number] = signal.signal(number, self)
+
+    def leave(self) -> int:
+        """Restore the handlers; return the exit code of a signal that has arrived, or 0."""
+        for number, before in self._before.items():
+            signal.signal(number, before)
+            if before is loading.USUAL[number]:
+                loading.end_quietly(number)
+        return self.code
 
 
-def handle_sigterm(session: pytest.Session) -> Optional[Sigterm]:
+def handle_signals(session: pytest.Session) -> Optional[Interruption]:
     """Install the handler in a session that measures; an instance leaves it to its launcher."""
+    loading.end()
     config = session.config
     alone = measures(config) and not is_worker(config)  # a worker ends with its controller
     main = threading.current_thread() is threading.main_thread()
-    return Sigterm(session) if alone and main else None
+    return Interruption(session) if alone and main else None
 
 
 def note_early_end(run: Recording, ended: int) -> None:

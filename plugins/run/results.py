@@ -201,7 +201,8 @@ class Recording:
     problems: List[int] = field(default_factory=list)
     #: Whether pytest-xdist interrupted the run because of -x or --maxfail.
     enough: bool = False
-    terminated: bool = False  # by SIGTERM
+    #: The exit code of the signal that ended the run.
+    signalled: int = 0
     #: Whether all files could be collected, so that counting or the first case has begun.
     begun: bool = False
     interrupted: bool = False  # after that

@@ -2,52 +2,51 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from types import SimpleNamespace
-from typing import Any, Dict, List
+from typing import Any, Dict, Iterator, List
 
 import pytest
 
-from ipubench.plugins.run import interruption
-from ipubench.plugins.run.interruption import Sigterm, Terminated
+from ipubench.plugins.run import interruption, loading
+from ipubench.plugins.run.interruption import Interruption
 from tests.support.command_line import given_options
 
 
+@pytest.fixture(autouse=True)
+def sent(monkeypatch: pytest.MonkeyPatch) -> Iterator[List[int]]:
+    """The signals that ended the process at once; real handlers are as before afterwards."""
+    found: List[int] = []
+    monkeypatch.setattr(loading, "end_at_once", lambda number, frame: found.append(number))
+    monkeypatch.setattr(loading, "end_quietly", lambda number: None)
+    before = {number: signal.getsignal(number) for number in loading.CODES}
+    yield found
+    assert before == {number: signal.getsignal(number) for number in loading.CODES}
+
+
+@pytest.mark.parametrize("number", loading.CODES)
 @pytest.mark.parametrize("finishing", [False, True])
-def test_the_first_sigterm_ends_the_run_and_a_later_one_the_process(
-    finishing: bool, monkeypatch: pytest.MonkeyPatch
+def test_the_first_signal_ends_the_run_and_a_later_one_the_process(
+    finishing: bool, number: signal.Signals, sent: List[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    handlers: List[Any] = [object()]
-
-    def handle(_: int, new: Any) -> Any:
-        handlers.append(new)
-        return handlers[-2]
-
-    system = SimpleNamespace(SIGTERM=signal.SIGTERM, SIG_DFL=signal.SIG_DFL, signal=handle)
-    monkeypatch.setattr(interruption, "signal", system)
     now = [100.0]
-    sent: List[Any] = []
     monkeypatch.setattr(interruption, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    kill = SimpleNamespace(getpid=os.getpid, kill=lambda *given: sent.append(given))
-    monkeypatch.setattr(interruption, "os", kill)
     session: Any = SimpleNamespace(exitstatus=pytest.ExitCode.INTERRUPTED, shouldstop=False)
-    handler = Sigterm(session)
-    handler.finishing = finishing
-    if finishing:
-        handler(signal.SIGTERM, None)
-    else:
-        with pytest.raises(Terminated):
-            handler(signal.SIGTERM, None)
-    assert bool(session.shouldstop) == (not finishing)
-    handler(signal.SIGTERM, None)  # timeout of coreutils sends two
-    assert (handlers[-1], sent) == (handler, [])
+    handler = Interruption(session)
+    if not finishing:
+        with pytest.raises(KeyboardInterrupt):  # the usual handler raises it for Ctrl-C
+            signal.raise_signal(number)
+        assert bool(session.shouldstop) == (number == signal.SIGTERM)
+    handler.finish()
+    for _ in range(2):  # timeout of coreutils sends two
+        signal.raise_signal(number)
+    assert not sent
     now[0] += 2
-    handler(signal.SIGTERM, None)
-    assert (handlers[-1], sent) == (signal.SIG_DFL, [(os.getpid(), signal.SIGTERM)])
+    signal.raise_signal(number)
+    assert sent == [number]
     assert session.exitstatus == pytest.ExitCode.INTERRUPTED  # until all files are written
-    assert handler.leave() and handlers[-1] == handlers[0]
-    assert not Sigterm(session).leave()
+    assert handler.leave() == loading.CODES[number]
+    assert not Interruption(session).leave()
 
 
 @pytest.mark.parametrize(
@@ -60,7 +59,7 @@ def test_a_measuring_run_handles_sigterm(
     monkeypatch.setattr(interruption, "measures", lambda config: measures)
     monkeypatch.setattr(interruption, "is_worker", lambda config: is_worker)
     session: Any = SimpleNamespace(config=None)
-    handler = interruption.handle_sigterm(session)
+    handler = interruption.handle_signals(session)
     assert (handler is not None) == answers
     if handler is not None:
         handler.leave()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.harness import ROOT, WITHOUT_OTHERS, Project, start_pytest
+from tests.support.harness import ROOT, Project, start_pytest
 
 # Runs the suite many times, so Python 3.8 skips it (make test38).
 pytestmark = pytest.mark.slow
@@ -19,8 +19,7 @@ pytestmark = pytest.mark.slow
 EXIT_CODES = {
     signal.SIGKILL: {-signal.SIGKILL},
     signal.SIGTERM: {143},
-    # While the session ends, Ctrl-C is not caught.
-    signal.SIGINT: {2, -signal.SIGINT},
+    signal.SIGINT: {2},
 }
 
 
@@ -97,7 +96,7 @@ def test_a_second_sigterm_ends_a_hanging_run(project: Project) -> None:
         time.sleep(0.2)
     if run.is_running():
         run.send_signal(signal.SIGKILL)
-    assert run.wait().code == -signal.SIGTERM
+    assert run.wait().code == 143
 
 
 def is_running(pid: int) -> bool:
@@ -155,30 +154,64 @@ def test_sigterm_at_the_end_of_a_run_keeps_its_files(project: Project) -> None:
     assert "interrupted" not in outcome.text
 
 
-# The last registered plugin is configured first: before conftest.py.
-IN_THE_SESSION = """
-import os, signal, pytest
+# Sends a signal at one moment; the last registered plugin is called first.
+AT_A_MOMENT = """
+import atexit, os, signal, pytest
 
-class Early:
+def send():
+    for _ in range({times}):
+        os.kill(os.getpid(), signal.{name})
+
+class Configured:
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self):
-        os.kill(os.getpid(), signal.SIGINT)
+        {configure}
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config):
-    config.pluginmanager.register(Early())
+    config.pluginmanager.register(Configured())
+
+@pytest.hookimpl(trylast=True)
+def pytest_load_initial_conftests():
+    {load}
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish():
+    {finish}
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure():
+    {unconfigure}
+
+@atexit.register
+def _exit():
+    {exit}
 """
+OWN = "def test_own(benchmark):\n    benchmark(sum, range(99))\n"
 
 
-def test_ctrl_c_during_loading_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "at_a_moment.py").write_text(IN_THE_SESSION)
+@pytest.mark.parametrize("moment", ["load", "configure", "finish", "unconfigure", "exit"])
+@pytest.mark.parametrize(("name", "times", "code"), [("SIGTERM", 1, 143), ("SIGINT", 2, 2)])
+def test_a_signal_outside_of_the_tests_ends_in_order(
+    tmp_path: Path, moment: str, name: str, times: int, code: int
+) -> None:
+    moments = dict.fromkeys(("load", "configure", "finish", "unconfigure", "exit"), "pass")
+    moments[moment] = "send()"
+    (tmp_path / "at_a_moment.py").write_text(AT_A_MOMENT.format(**moments, name=name, times=times))
+    (tmp_path / "test_own.py").write_text(OWN)
+    words = ["-p", "ipubench", "-p", "at_a_moment", "--device=cpu", "--budget=0.05"]
     ended = subprocess.run(
-        [sys.executable, "-m", "pytest", *WITHOUT_OTHERS, "-p", "at_a_moment", "-k", "dense"],
-        cwd=str(ROOT),
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        [sys.executable, "-m", "pytest", *words],
+        cwd=str(tmp_path),
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path}"},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert ended.returncode == pytest.ExitCode.INTERRUPTED
-    assert len(ended.stderr.strip().splitlines()) == 1
+    assert ended.returncode == code, ended.stdout + ended.stderr
+    assert "Traceback" not in ended.stdout + ended.stderr
+    before = moment in ("load", "configure")
+    assert ("1 passed" in ended.stdout) != before
+    if before and times == 1:
+        (line,) = ended.stderr.strip().splitlines()
+        assert "interrupted while pytest was loading" in line

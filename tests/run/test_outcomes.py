@@ -96,19 +96,19 @@ OK, FAILED = pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.mark.parametrize(
-    ("ended", "problems", "enough", "terminated", "expected"),
+    ("ended", "problems", "enough", "signalled", "expected"),
     [
-        (OK, [], False, False, 0),
-        (OK, [OK, 4, 6], False, False, 4),  # that of the first problem
-        (FAILED, [4], False, False, 1),  # pytest's own comes first
-        (pytest.ExitCode.INTERRUPTED, [], False, False, 2),
-        (pytest.ExitCode.INTERRUPTED, [4], True, False, 1),  # -x with workers
-        (pytest.ExitCode.INTERRUPTED, [6], False, True, 143),
+        (OK, [], False, 0, 0),
+        (OK, [OK, 4, 6], False, 0, 4),  # that of the first problem
+        (FAILED, [4], False, 0, 1),  # pytest's own comes first
+        (pytest.ExitCode.INTERRUPTED, [], False, 0, 2),
+        (pytest.ExitCode.INTERRUPTED, [4], True, 0, 1),  # -x with workers
+        (pytest.ExitCode.INTERRUPTED, [6], False, 143, 143),
     ],
 )
 def test_a_run_ends_with_the_first_problem(
-    item: Any, ended: int, problems: List[int], enough: bool, terminated: bool, expected: int
+    item: Any, ended: int, problems: List[int], enough: bool, signalled: int, expected: int
 ) -> None:
     run = item.config.run
-    run.problems, run.enough, run.terminated = problems, enough, terminated
+    run.problems, run.enough, run.signalled = problems, enough, signalled
     assert exit_code(run, ended) == expected == exit_code(run, exit_code(run, ended))
