@@ -132,10 +132,10 @@ def test_no_program_that_a_repository_names_runs(tmp_path: Path) -> None:
     (repository / ".git" / "hooks" / "post-index-change").symlink_to(program)
     subprocess.check_call(["git", "config", "core.fsmonitor", str(program)], cwd=str(repository))
     # The file's time differs from the index's, which git then writes again.
-    for number, words in enumerate((["describe", "--always", "--dirty"], ["status"]), 1):
+    for number, asked in enumerate((["describe", "--always", "--dirty"], ["status"]), 1):
         os.utime(repository / "file", (number, number))
-        assert host_process.git_output(repository, *words)
-        revision._git("--against", repository, *words)
+        assert host_process.git_output(repository, *asked)
+        revision._git("--against", repository, *asked)
     assert not noted.exists()
 
 
