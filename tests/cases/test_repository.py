@@ -51,6 +51,16 @@ def test_a_bench_file_as_a_program_prints_the_pytest_command(path: str) -> None:
     assert outcome.lines == [f"{path} has cases, which pytest runs: pytest {path} --steps 1"]
 
 
+DECLARES = "from ipubench import CaseConfig, cases\ncases(CaseConfig(name='a'))\n"
+
+
+def test_a_program_that_starts_pytest_itself_and_a_console_go_on(tmp_path: Path) -> None:
+    path = tmp_path / "bench_own.py"
+    path.write_text(f"{DECLARES}if __name__ == '__main__':\n    print('on')\n")
+    assert run_alone(ROOT, os.environ, str(path)).assert_code(0).lines == ["on"]
+    assert run_alone(ROOT, os.environ, "-c", f"{DECLARES}print('on')").lines == ["on"]
+
+
 @pytest.mark.parametrize(
     "words", [["--device", "cpu"], ["--budget", "1"], ["--results-dir", "models"], ["."]]
 )
