@@ -14,11 +14,12 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import pytest
 
 from ipubench.fixtures import devices
-from ipubench.fixtures.devices import cuda
+from ipubench.fixtures.devices import cuda, ipu
 from ipubench.fixtures.devices.base import Device, DeviceError, DeviceInfo
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.machine.processor import quota, read_topology
+from ipubench.fixtures.poplar.options import TF_FLAGS
 
 CPUINFO = """processor : 0
 model name : Example CPU @ 2.0GHz
@@ -254,6 +255,19 @@ def test_a_cpu_run_is_pinned_and_everything_is_restored(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("kind", ["ipu", "ipu-model"])
+def test_the_sdks_flag_for_the_emulator_points_to_our_option(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(TF_FLAGS, "--use_ipu_model")
+    monkeypatch.delenv("POPLAR_SDK_ENABLED", raising=False)
+    for found in ([], ["tensorflow"]) if kind == "ipu" else ([],):
+        monkeypatch.setattr(ipu, "frameworks", lambda found=found: found)
+        with pytest.raises(DeviceError) as caught:
+            IpuDevice(kind, None).attach()
+        assert ("give --device=ipu-model" in str(caught.value)) is (kind == "ipu")
+
+
+@pytest.mark.parametrize("kind", ["ipu", "ipu-model"])
 def test_an_ipu_without_the_sdk_is_refused_with_what_is_missing(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,6 +316,9 @@ def test_the_clock_of_an_ipu_names_its_chip(
     gc_info(f"Device Info:\n  board type: M2000\n  clock: {clock}\n  ipu architecture: ipu2\n")
     info = IpuDevice("ipu", None).attach()
     assert (info.name, info.details.get("chip")) == ("M2000 ipu2", chip)
+    # The peaks in the datasheets of machines with four chips.
+    found = info.details.get("datasheet", {"float16_flops": None})["float16_flops"]
+    assert (4 * found if found else None) == {"GC200": 1e15, "Bow": 1.4e15}.get(str(chip))
 
 
 LISTED = """Graphcore device listing:

@@ -55,6 +55,7 @@ def test_reports_keep_the_exported_options(monkeypatch: pytest.MonkeyPatch) -> N
         assert json.loads(os.environ[ENGINE_OPTIONS]) == {
             "autoReport.all": "false",
             "autoReport.directory": "/reports/case",
+            "debug.allowOutOfMemory": "true",
             "debug.trace": "true",
         }
     assert os.environ[ENGINE_OPTIONS] == exported
@@ -70,7 +71,12 @@ def test_full_reports_are_requested_and_such_programs_are_not_kept(
     before = {**os.environ}
     with pytest.raises(KeyError), reports_in(Path("/reports")):
         options = json.loads(os.environ[ENGINE_OPTIONS])
-        assert options == {"autoReport.all": "true", "autoReport.directory": "/reports"}
+        assert options == {
+            "autoReport.all": "true",
+            "autoReport.directory": "/reports",
+            # Without it, a program that does not fit would leave no report.
+            "debug.allowOutOfMemory": "true",
+        }
         assert not {"POPART_CACHE_DIR", "POPXL_CACHE_DIR"}.intersection(os.environ)
         raise KeyError
     assert os.environ == before
