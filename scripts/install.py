@@ -29,6 +29,8 @@ PIP = (sys.executable, "-m", "pip", "install", "--quiet")
 UV = (sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", sys.executable)
 HASHED = ("--no-build-isolation", "--require-hashes", "--no-deps", "--requirement")
 BUILDING = ("setuptools", "wheel")
+# The frameworks of the constraints need it; make's environments of Python 3.8 have their own files.
+OLDEST = (3, 10)
 EXTRAS = "suite,torch,tensorflow,onnx,serving,report,dev"
 #: pip's settings, and uv's variables for the same.
 SETTINGS = {
@@ -137,6 +139,14 @@ def main() -> None:
     text = file.read_text(encoding="utf-8")
     pinned_for = re.search(r"For Python (\d+)\.(\d+)", text)
     version = sys.version_info[:2]
+    if pinned_for is not None and version < OLDEST <= tuple(map(int, pinned_for.groups())):
+        # No file of constraints can be met, which pip would report as ResolutionImpossible.
+        sys.exit(
+            f"Python {version[0]}.{version[1]} is too old for {file.name}: `make setup "
+            "PYTHON=python3.11` makes the environment of this project. For the cases on an IPU, "
+            "install into an environment with the Poplar SDK's wheels, without make: `pip install "
+            "--editable '.[suite,ipu]'` (docs/how-to/ipu.md)"
+        )
     if pinned_for is not None and version < tuple(map(int, pinned_for.groups())):
         print(
             f"{file.name} is for Python {'.'.join(pinned_for.groups())}; on this older one "

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from typing import Dict, List, Set
+from typing import Dict, List, Set, Tuple
 from unittest.mock import Mock
 
 import pytest
@@ -297,7 +297,12 @@ class FakePrograms:
         ]
 
 
-def set_up(monkeypatch: pytest.MonkeyPatch, programs: FakePrograms, found: Set[str]) -> None:
+def set_up(
+    monkeypatch: pytest.MonkeyPatch,
+    programs: FakePrograms,
+    found: Set[str],
+    version: Tuple[int, int, int] = (3, 11, 7),
+) -> None:
     """Run the installer with these programs, in an environment with these packages."""
     monkeypatch.setattr(install, "run", programs.run)
     monkeypatch.setattr(install, "pip", programs.pip)
@@ -306,7 +311,7 @@ def set_up(monkeypatch: pytest.MonkeyPatch, programs: FakePrograms, found: Set[s
     monkeypatch.setattr(install, "remove_unused", lambda: None)
     monkeypatch.setattr(install, "compile_what_is_imported", lambda: None)
     monkeypatch.setattr(sys, "argv", ["install.py", "constraints/py311.txt"])
-    monkeypatch.setattr(sys, "version_info", (3, 11, 7))
+    monkeypatch.setattr(sys, "version_info", version)
     install.main()
 
 
@@ -329,6 +334,15 @@ def test_uv_installs_and_pip_only_fetches_it(
     isolated = [line for line in programs.asked if "--no-build-isolation" not in line]
     assert len(built) == 4 and isolated == [programs.asked[-1]]
     assert capsys.readouterr().out == ""
+
+
+def test_a_python_that_no_pinned_framework_supports_gets_other_commands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    programs = FakePrograms()
+    with pytest.raises(SystemExit, match=r"3\.8 is too old.*PYTHON=.*\[suite,ipu\]"):
+        set_up(monkeypatch, programs, set(), version=(3, 8, 20))
+    assert programs.asked == []
 
 
 @pytest.mark.parametrize(
