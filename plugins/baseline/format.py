@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 from pathlib import Path
+from statistics import median
 from typing import Any, Callable, Final, Literal, Mapping, Sequence, Set
 
 import msgspec
@@ -12,9 +15,12 @@ from ipubench.fixtures.case.untrusted import MOST_VALUES, parse_json, printable_
 from ipubench.plugins.baseline.entries import Key, key_of
 from ipubench.plugins.baseline.pytest_benchmark_file import is_saved_file, with_records
 from ipubench.plugins.baseline.run_facts import RunFacts
+from ipubench.plugins.record.record import clean_rounds, rounds_of
 from ipubench.plugins.record.structs import NAMESPACE, Around, Benchmark, Json, Part, inward
 
 FORMAT: Final = 2
+#: A file may have fewer digits of a rate than of its rounds.
+ROUNDING = 1e-3
 #: The end of msgspec's messages, and the part of a path that is the same in every benchmark.
 PLACE = re.compile(r" - at `\$\.?(.*)`$", re.DOTALL)
 OF_CASE = re.compile(r"benchmarks\[(\d+)\]\.?(?:extra_info\.ipubench(?:\.|$))?(.*)")
@@ -118,7 +124,26 @@ def checked(plain: Mapping[str, Json]) -> Document:
                 f"{key.nodeid}: stored twice for {key.fingerprint} and one configuration"
             )
         seen.add(key)
+    for benchmark in document.benchmarks:
+        _check_rate(benchmark)
     return document
+
+
+def _check_rate(benchmark: Benchmark) -> None:
+    """Raise ValueError if the throughput is not that of the rounds, so that one of them is wrong.
+
+    Tables show one, and a gate compares the other.
+    """
+    record = benchmark.record
+    kept = itertools.compress(rounds_of(benchmark), clean_rounds(benchmark))
+    rates = [record.items_per_round / median(kept)]
+    rates += [own.items_per_round / median(own.seconds) for own in record.processes[:1]]
+    for rate in rates:
+        if not math.isclose(rate, record.throughput.median, rel_tol=ROUNDING):
+            raise ValueError(
+                f"{benchmark.fullname}: its rounds give {rate:.4g} {record.throughput.unit}, but "
+                f"its throughput is {record.throughput.median:.4g}"
+            )
 
 
 def _describe(benchmarks: Any, message: str) -> str:

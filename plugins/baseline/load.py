@@ -14,7 +14,7 @@ from ipubench.plugins.baseline.case_row import COLUMNS, CaseRow
 from ipubench.plugins.baseline.entries import newest
 from ipubench.plugins.baseline.exports import VERDICT_COLUMNS
 from ipubench.plugins.baseline.rows import Report
-from ipubench.plugins.baseline.runs import read_run
+from ipubench.plugins.baseline.runs import read_sound_run
 
 
 def load(path: Union[str, os.PathLike[str]]) -> List[Dict[str, Any]]:
@@ -23,7 +23,7 @@ def load(path: Union[str, os.PathLike[str]]) -> List[Dict[str, Any]]:
     A record's keys are the columns of results.csv (docs/reference/api.md lists them), and None
     stands for what a case does not have. Raises BaselineError for what cannot be read.
     """
-    document, runs = read_run(user_path(os.fspath(path)))
+    document, runs = read_sound_run(user_path(os.fspath(path)))
     report = Report.of(replace(document, benchmarks=newest(document.benchmarks)), runs)
     return list(map(_record_of, report.rows()))
 

@@ -38,7 +38,7 @@ from ipubench.plugins.baseline.entries import (
 )
 from ipubench.plugins.baseline.format import BaselineError, Document
 from ipubench.plugins.baseline.run_facts import FAILED, NOT_RUN, UNPROVEN, RunFacts, worst_run
-from ipubench.plugins.baseline.runs import StoredRun, read_run
+from ipubench.plugins.baseline.runs import StoredRun, read_sound_run
 from ipubench.plugins.record.structs import Accepted, Benchmark
 from ipubench.plugins.record.text import matches, say, time_stamp
 from ipubench.plugins.record.verdict import INCONCLUSIVE, MISSING, REGRESSED
@@ -140,7 +140,7 @@ def promote(args: Namespace) -> int:
         raise BaselineError(
             f"there is no run {path}; name a journal, a report's baseline.json or a folder with one"
         )
-    stored = read_run(path)
+    stored = read_sound_run(path)
     if not stored.benchmarks:
         raise BaselineError(f"the run {path} measured no case")
     refuse_each_host(path, stored)

@@ -10,9 +10,10 @@ from typing import Dict, Iterable, List, Mapping, Optional, Sequence
 
 from msgspec.structs import replace
 
+from ipubench.fixtures.case.errors import counted, some_of
 from ipubench.plugins.baseline.entries import Place, Value
 from ipubench.plugins.record.structs import Moment, Part, Profile
-from ipubench.plugins.record.verdict import UNJUDGED, Verdict
+from ipubench.plugins.record.verdict import INCOMPARABLE, UNJUDGED, Verdict
 
 FAILED, NOT_RUN, MEASURED = "failed", "not run", "measured"
 #: How a case can end, most important first.
@@ -35,6 +36,7 @@ UNPROVEN = (FAILED, NOT_RUN, "skipped")
 #: Exit codes: pytest's for Ctrl-C, and a shell's for SIGTERM.
 EXITS_OF_INTERRUPTED = (2, 143)
 NO_GATE = "no gate"
+MOST_LINES = 3  # in a message
 
 
 class RunFacts(Part, frozen=True, omit_defaults=False):
@@ -61,10 +63,14 @@ class RunFacts(Part, frozen=True, omit_defaults=False):
     #: What it was compared with, or ''; and its gate.
     baseline: str = ""
     gate: str = NO_GATE
+    #: What makes the gate another one than a reader would expect.
+    gate_notes: Sequence[str] = []
     #: None if the run did not record its end.
     exit_code: Optional[int] = None
     #: Why it could not be read, or ''.
     problem: str = ""
+    #: Lines of its journal that cannot be read.
+    damaged: Sequence[str] = []
 
     @property
     def interrupted(self) -> bool:
@@ -88,7 +94,7 @@ class RunFacts(Part, frozen=True, omit_defaults=False):
         kind = self.verdicts[nodeid].kind if nodeid in self.verdicts else ""
         if outcome == "failed" and kind not in ("regressed", "missing"):
             return FAILED
-        if kind:
+        if kind and not (outcome == "skipped" and kind == INCOMPARABLE):
             return kind
         if outcome is None:
             return NOT_RUN
@@ -98,6 +104,8 @@ class RunFacts(Part, frozen=True, omit_defaults=False):
         """Return the problem of the run itself, apart from its cases, or ''."""
         if self.problem:
             return self.problem
+        if self.damaged:
+            return self.damage()
         done = sum(nodeid in self.outcomes for nodeid in self.selected)
         far = f"{done} of {len(self.selected)} cases had ended"
         if self.exit_code is None:
@@ -108,6 +116,17 @@ class RunFacts(Part, frozen=True, omit_defaults=False):
         if self.exit_code in (0, 6) or (self.exit_code == 1 and bad):
             return ""
         return f"the run ended with exit code {self.exit_code}; {far}"
+
+    def damage(self) -> str:
+        """Return which lines of its journal cannot be read, or ''."""
+        if not self.damaged:
+            return ""
+        lines = counted(len(self.damaged), "line")
+        return (
+            f"the run is damaged, {lines} of its journal cannot be read: "
+            f"{some_of(self.damaged, MOST_LINES)}; repeat the command with --resume to measure "
+            "these cases again"
+        )
 
     def without(self, nodeids: Iterable[str]) -> RunFacts:
         """Return the run without some cases."""

@@ -57,6 +57,14 @@ def read_run(path: Path) -> StoredRun:
     return _run_of(path, _lines_of(path))
 
 
+def read_sound_run(path: Path) -> StoredRun:
+    """Return what :func:`read_run` does. Raises BaselineError also for a damaged journal."""
+    stored = read_run(path)
+    for damage in filter(None, (run.damage() for run in stored.runs)):
+        raise BaselineError(f"{path}: {damage}")
+    return stored
+
+
 def _read_folder(folder: Path) -> StoredRun:
     store.listed(folder)  # raises if the folder cannot be read
     try:
@@ -103,11 +111,6 @@ def _run_of(path: Path, lines: Lines) -> StoredRun:
             f"{journal.FORMAT}: use a newer ipubench"
         )
     results = SessionResults.of(lines)
-    for case, why in results.damaged.items():
-        raise BaselineError(
-            f"the run {path} is damaged: {case}: {why}; repeat the command with --resume to "
-            "measure the damaged cases again"
-        )
     benchmarks = measured(results)
     revision = benchmarks[-1].record.git if benchmarks else None
     run = facts_of(results, str(path), journal.shown_command(first.command))
@@ -132,7 +135,11 @@ def facts_of(results: SessionResults, name: str, command: str) -> RunFacts:
         machines=dict(map(place_of, results.benchmarks.values())),
         baseline=end.baseline,
         gate=end.gate,
+        gate_notes=list(end.gate_notes),
         exit_code=end.exit_code,
+        damaged=[
+            why if case == why else f"{why} ({case})" for case, why in results.damaged.items()
+        ],
     )
 
 

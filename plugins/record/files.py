@@ -112,17 +112,23 @@ def json_lines(path: Path) -> List[Any]:
 
     Raises OSError.
     """
-    return list(each_json_line(path))
+    return [line for line in each_json_line(path) if not isinstance(line, ValueError)]
 
 
 def each_json_line(path: Path) -> Iterator[Any]:
-    """Yield what :func:`json_lines` returns; only one line at a time is in memory."""
+    """Yield the value of each line, a ValueError for a damaged one; none for a half-written one.
+
+    Only one line at a time is in memory. Raises OSError.
+    """
     with open_regular(path, MOST_JOURNAL) as file:
-        # Skip the rest of a line that is too long.
+        goes_on = False
         for text in iter(lambda: file.readline(MOST_LINE), b""):
-            try:
-                line = parse_json(text)
-            except ValueError:
+            is_rest, goes_on = goes_on, not text.endswith(b"\n")
+            if is_rest:
                 continue
-            if text.endswith(b"\n"):
-                yield line
+            if goes_on and len(text) < MOST_LINE:
+                return
+            try:
+                yield ValueError("it is too long") if goes_on else parse_json(text)
+            except ValueError as error:
+                yield error

@@ -130,10 +130,12 @@ class EndLine(Line, frozen=True, tag="end"):
     missing: Sequence[str] = ()
     spent: Mapping[str, Amount] = {}
     closing: Sequence[str] = ()
+    #: What makes the gate another one than a reader would expect.
+    gate_notes: Sequence[str] = ()
 
 
 class Damaged(NamedTuple):
-    """A line about a case that cannot be read, and why."""
+    """A line that cannot be read, its case ('' if that is lost too), and why."""
 
     case: str
     why: str
@@ -168,8 +170,10 @@ class _OfCase(Part, frozen=True):
     benchmark: Optional[_Named] = None
 
 
-def line_of(plain: Json) -> Union[JournalLine, Damaged, None]:
-    """Return a line; None if its type is unknown, or if it is damaged and names no case."""
+def line_of(plain: Union[Json, ValueError]) -> Union[JournalLine, Damaged, None]:
+    """Return a line; None if its type is unknown. A line without a value is an error here."""
+    if isinstance(plain, ValueError):
+        return Damaged("", str(plain))
     try:
         line: JournalLine = msgspec.convert(inward(plain), JournalLine)
         return line
@@ -178,19 +182,24 @@ def line_of(plain: Json) -> Union[JournalLine, Damaged, None]:
     try:
         found = msgspec.convert(plain, _OfCase)
     except ValueError:
-        return None
+        return Damaged("", why)
     if found.type not in TYPES:
         return None
-    case = found.case or (found.benchmark.fullname if found.benchmark is not None else "")
-    return Damaged(case, why) if case else None
+    return Damaged(found.case or (found.benchmark.fullname if found.benchmark else ""), why)
 
 
 TYPES = {str(one.__struct_config__.tag) for one in JournalLine.__args__}  # type: ignore[attr-defined]
 
 
-def lines_of(plain: Iterable[Json]) -> List[Union[JournalLine, Damaged]]:
-    """Return the readable lines and the damaged ones."""
-    return [line for line in map(line_of, plain) if line is not None]
+def lines_of(plain: Iterable[Union[Json, ValueError]]) -> List[Union[JournalLine, Damaged]]:
+    """Return the readable lines and the damaged ones, whose reason has the line's number."""
+    found = []
+    for number, line in enumerate(map(line_of, plain), 1):
+        if isinstance(line, Damaged):
+            line = line._replace(why=f"line {number}: {line.why}")
+        if line is not None:
+            found.append(line)
+    return found
 
 
 def read_lines(path: Path) -> List[Union[JournalLine, Damaged]]:

@@ -55,7 +55,7 @@ class SessionResults:
     messages: Dict[str, str] = field(default_factory=dict)
     #: The operations of regressed cases, here and there.
     profiles: Dict[str, Profile] = field(default_factory=dict)
-    #: Why a line about a case cannot be read.
+    #: Case, or the reason if that is lost too -> why a line cannot be read.
     damaged: Dict[str, str] = field(default_factory=dict)
     #: The selected cases, and how the run ended; empty if the journal lacks them.
     selected: List[str] = field(default_factory=list)
@@ -77,7 +77,7 @@ class SessionResults:
     def take(self, line: Union[JournalLine, Damaged]) -> None:
         """Add one journal line."""
         if isinstance(line, Damaged):
-            self.damaged[line.case] = line.why
+            self.damaged[line.case or line.why] = line.why
         elif isinstance(line, FreshLine):
             self.fresh.setdefault(line.case, []).append(line.benchmark)
         elif isinstance(line, CaseLine):

@@ -193,6 +193,29 @@ def test_what_a_reader_needs_is_there_or_its_place_is_said(
     check_that_it_is_refused_or_serves(path)
 
 
+@pytest.mark.parametrize("where", ["stats", "throughput", "processes"])
+def test_rounds_that_contradict_their_own_rate_are_damage(path: Path, where: str) -> None:
+    good = as_plain(document(entry(processes=2)))
+    (benchmark,) = good["benchmarks"]
+    record = record_of(benchmark)
+    for factor, refused in ((1.0001, False), (1.2, True)):
+        damaged = copy.deepcopy(good)
+        (benchmark,) = damaged["benchmarks"]
+        record = record_of(benchmark)
+        if where == "throughput":
+            record["throughput"]["median"] *= factor
+        else:
+            some = benchmark["stats"] if where == "stats" else record["processes"][0]
+            key = "data" if where == "stats" else "seconds"
+            some[key] = [value * factor for value in some[key]]
+        path.write_text(json.dumps(damaged))
+        if refused:
+            with pytest.raises(BaselineError, match=f"{re.escape(str(path))} is damaged: .* give"):
+                load(path)
+        else:
+            load(path)
+
+
 def test_duplicates_and_impossible_dates_are_damage(path: Path) -> None:
     good = as_plain(document(entry()))
     damaged: Dict[str, Any]

@@ -21,6 +21,7 @@ from ipubench.plugins.run.lines import (
     ResumeLine,
     VerdictLine,
     line_of,
+    lines_of,
     read_lines,
 )
 from ipubench.plugins.run.results import Recording, SessionResults
@@ -133,22 +134,34 @@ def test_an_outcome_is_not_stored_before_its_earlier_lines(
         ({"type": "outcome", "case": ONE, "outcome": None}, "$.outcome"),
         ({"type": "case", "benchmark": {"fullname": ONE}}, "$.benchmark"),
         ({"type": "profile", "case": ONE, "profile": {"here": [{}]}}, "$.profile.here[0]"),
-        ({"type": "verdict", "case": [ONE], "verdict": {}}, ""),
-        ({"type": "end", "exit_code": "x"}, ""),
-        ({"type": "of another version", "case": ONE}, ""),
-        ({"type": "selected", "cases": [[]]}, ""),
-        ({"type": "resume", "kept": 3}, ""),
-        ({"case": ONE}, ""),
-        ([], ""),
     ],
 )
 def test_a_damaged_line_says_of_which_case_it_is_and_where(line: Any, place: str) -> None:
     found = line_of(line)
-    if not place:
-        assert found is None
-        return
     assert isinstance(found, Damaged) and found.case == ONE and f"`{place}`" in found.why
     results = SessionResults.of([found])
     assert list(results.damaged) == [ONE]
     results.take(CaseLine(changed(a_benchmark([1.0]), {"fullname": ONE})))
+    assert not results.damaged
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"type": "verdict", "case": [ONE], "verdict": {}},
+        {"type": "end", "exit_code": "x"},
+        {"type": "selected", "cases": [[]]},
+        {"type": "resume", "kept": 3},
+        {"case": ONE},
+        [],
+        ValueError("no JSON"),
+    ],
+)
+def test_a_damaged_line_without_a_case_is_counted_until_all_is_measured_again(line: Any) -> None:
+    assert line_of({"type": "of another version", "case": ONE}) is None
+    (found,) = lines_of([line])
+    assert isinstance(found, Damaged) and (found.case, found.why[:8]) == ("", "line 1: ")
+    results = SessionResults.of([found])
+    assert list(results.damaged) == [found.why]
+    results.take(resume())
     assert not results.damaged
