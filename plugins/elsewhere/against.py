@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Dict, List, Set
 
 from ipubench.fixtures.machine.packages import installed
 from ipubench.plugins.elsewhere.place import Place
@@ -19,6 +20,12 @@ class Against:
     environment: Place
     #: Reason -> how many cases did not alternate round by round.
     not_alternated: Counter[str] = field(default_factory=Counter)
+    #: Cases that are selected there and do not exist here any more.
+    missing: List[str] = field(default_factory=list)
+    #: Cases that are selected there, and why nothing is measured here.
+    unmeasured: Dict[str, str] = field(default_factory=dict)
+    #: The cases that are selected there; empty if unknown.
+    cases: Set[str] = field(default_factory=set)
 
     def description(self) -> str:
         """Return the differences in versions and commits."""

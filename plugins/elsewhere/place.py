@@ -122,7 +122,7 @@ class Place:
 
         A revision may have its settings in another file.
         """
-        ini = self._there(config.inipath, config) if config.inipath is not None else None
+        ini = self.path(config.inipath, config) if config.inipath is not None else None
         return ini if self.revision is None or (ini is not None and ini.is_file()) else None
 
     def folder(self, config: pytest.Config) -> Path:
@@ -134,10 +134,10 @@ class Place:
         here = Path(config.invocation_params.dir)
         if self.revision is None:
             return here
-        there = self._there(here, config)
+        there = self.path(here, config)
         return there if there != here and there.is_dir() else self.revision.root
 
-    def _there(self, path: Path, config: pytest.Config) -> Path:
+    def path(self, path: Path, config: pytest.Config) -> Path:
         """Return the path there that matches a path of this checkout."""
         root = config.rootpath
         if root not in (path, *path.parents):

@@ -47,6 +47,8 @@ MOST_LINES = 200
 REFUSED = "refused: "
 # The name of pytest's cache plugin.
 CACHE = "cacheprovider"
+# The reason of a process that does not find its case.
+NO_SUCH_CASE = "there is no such case"
 # pytest's errors about options, or values, that only another revision of the project has.
 UNKNOWN = ("error: unrecognized arguments: ", "error: argument -")
 # pytest's errors about a file of tests, or a conftest.py, that raises an exception.
@@ -108,30 +110,13 @@ class RemoteCase:
         ``director`` is the address of a run that commands the process; without one, the process
         measures once and ends.
         """
-        config, place = self.ours.config, self.place
-        root, ini, prefix = place.root(config), place.ini(config), place.prefix
-        measuring = measuring_arguments(config, place.options, prefix)
-        if place.revision is not None:
-            measuring = for_another_folder(measuring, config.invocation_params.dir)
+        config, prefix = self.ours.config, self.place.prefix
+        files, root = self.ours.selection.named_files, self.place.root(config)
         return [
-            *place.pytest_command(),
-            "-q",
-            *_plugin_arguments(config),
-            *(["-c", str(ini)] if ini is not None else []),
-            # Options that the ini file adds, such as --baseline, would judge and measure again.
-            "-o",
-            "addopts=",
-            f"--rootdir={root}",
+            *common_words(self.ours, self.place, cache),
             f"{prefix}sweep",
             f"{prefix}results-dir={results}",
-            *measuring,
-            *([f"{prefix}zero-values"] if options_of(config).zero_values else []),
-            *benchmark_arguments(config),
-            *own_arguments(config, all_arguments(config)),
-            # Without the plugin, pytest does not have the setting.
-            *(["-o", f"cache_dir={cache}"] if config.pluginmanager.hasplugin(CACHE) else []),
-            f"--import-mode={config.option.importmode}",
-            *arguments_of(config, self.nodeid, self.ours.selection.named_files, root),
+            *arguments_of(config, self.nodeid, files, root),
             *self.arguments,
             # Without capturing, all output goes into the log.
             *(["-s", f"{prefix}instance={director}"] if director else []),
@@ -222,11 +207,41 @@ class Outcome:
         return known_reason(self.lines) or self.lines[-1].strip()
 
 
+def common_words(ours: Recording, place: Place, cache: Path) -> List[str]:
+    """Return the command of a process of this run in a place, up to the tests that it runs.
+
+    ``cache``: see :meth:`RemoteCase.command`.
+    """
+    config, ini = ours.config, place.ini(ours.config)
+    measuring = measuring_arguments(config, place.options, place.prefix)
+    if place.revision is not None:
+        measuring = for_another_folder(measuring, config.invocation_params.dir)
+    return [
+        *place.pytest_command(),
+        "-q",
+        *_plugin_arguments(config),
+        *(["-c", str(ini)] if ini is not None else []),
+        # Options that the ini file adds, such as --baseline, would judge and measure again.
+        "-o",
+        "addopts=",
+        f"--rootdir={place.root(config)}",
+        *measuring,
+        *([f"{place.prefix}zero-values"] if options_of(config).zero_values else []),
+        *benchmark_arguments(config),
+        *own_arguments(config, all_arguments(config)),
+        # Without the plugin, pytest does not have the setting.
+        *(["-o", f"cache_dir={cache}"] if config.pluginmanager.hasplugin(CACHE) else []),
+        f"--import-mode={config.option.importmode}",
+        # A test that is expected to fail has to be measured like any other.
+        *(["--runxfail"] if config.pluginmanager.hasplugin("skipping") else []),
+    ]
+
+
 def known_reason(lines: Sequence[str]) -> str:
     """Return why a process measured nothing, in one line, if its output shows it; else ''."""
     errors = [line for line in lines if line.startswith("ERROR: ")]
     if any("not found: " in line for line in errors):
-        return "there is no such case"
+        return NO_SUCH_CASE
     raised = [line[1:].strip() for line in lines if line.startswith("E  ")]
     if raised and any(one in line for line in lines for one in NOT_COLLECTED):
         return f"its tests cannot be collected: {raised[-1]}"

@@ -51,6 +51,8 @@ def note_collected(
 ) -> None:
     """Note all tests of a file or a class, also those that the command line does not name."""
     selection.collected.add(collector.nodeid)
+    if report.skipped:
+        selection.skipped.add(collector.nodeid)
     for node in report.result:
         if isinstance(node, pytest.Collector):
             selection.found.add(node.nodeid)

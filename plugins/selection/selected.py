@@ -40,6 +40,8 @@ class Selection:
     collected: Set[str] = dataclasses.field(default_factory=set)
     #: The command line's paths and node ids, while pytest collects whole functions.
     words: List[str] = dataclasses.field(default_factory=list)
+    #: Those that skip all their tests while they are imported.
+    skipped: Set[str] = dataclasses.field(default_factory=set)
     #: Node id -> the identifiers that its case would have without overrides.
     base_ids: Dict[str, Set[str]] = dataclasses.field(default_factory=dict)
     #: The names of this device's cases, before ``-k``.

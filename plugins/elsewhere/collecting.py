@@ -1,0 +1,123 @@
+"""Asks another place, in a process that measures nothing, which cases this run's selection has."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Dict, List, NamedTuple, Optional, Set
+
+import pytest
+
+from ipubench.fixtures.command_line import options_of
+from ipubench.fixtures.machine import scratch
+from ipubench.fixtures.machine.files import user_path
+from ipubench.fixtures.machine.process import LAST_LINES, TIDY_SECONDS, ServerProcess
+from ipubench.plugins.elsewhere import names_plugin
+from ipubench.plugins.elsewhere.place import CHECK_SECONDS, Place
+from ipubench.plugins.elsewhere.remote_case import (
+    GRACE_SECONDS,
+    MOST_LINES,
+    child_environment,
+    common_words,
+    known_reason,
+)
+from ipubench.plugins.run.results import Recording
+
+MODULE = "ipubench_names_of_cases"
+
+
+class Collected(NamedTuple):
+    """What a place has collected: its cases, or the last lines of why it could not start."""
+
+    #: The node ids of the selected cases without a mark that skips; None if pytest did not start.
+    names: Optional[Set[str]]
+    lines: List[str] = []
+
+
+def collect(ours: Recording, place: Place) -> Collected:
+    """Collect in a place with this run's options, paths, ``-k`` and ``-m``."""
+    config = ours.config
+    paths = _paths(config, place)
+    given = [word.partition("::")[0] for word in config.option.file_or_dir]
+    if given and not paths:
+        return Collected(set())  # all of them are new here
+    with scratch.folder("names") as folder:
+        found = folder / "names.json"
+        shutil.copy(names_plugin.__file__, folder / f"{MODULE}.py")
+        environment: Dict[str, str] = child_environment(place)
+        path = [environment.get("PYTHONPATH", ""), str(folder)]
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, path))
+        environment[names_plugin.VARIABLE] = str(found)
+        process = ServerProcess(
+            "the process that collects the cases there",
+            [
+                *common_words(ours, place, folder / "cache"),
+                *("-p", MODULE, "--collect-only", "--disable-warnings"),
+                *_selection(config, place),
+                *paths,
+            ],
+            folder / "output",
+            environment,
+            GRACE_SECONDS,
+            folder=place.folder(config),
+            tidy=TIDY_SECONDS,
+        )
+        try:
+            process.start()
+            process.ends_within(CHECK_SECONDS)
+        finally:
+            process.stop()
+        if not found.exists():
+            return Collected(None, _reason(process.last_lines(MOST_LINES)))
+        names = set(json.loads(found.read_text(encoding="utf-8")))
+    return Collected({name for name in names if _is_named(config, name)})
+
+
+def _reason(lines: List[str]) -> List[str]:
+    known, last = known_reason(lines), lines[-LAST_LINES:]
+    return last if not known or known in last else [*last, known]
+
+
+def _paths(config: pytest.Config, place: Place) -> List[str]:
+    """Return the paths of the command line that exist there; of ``FILE::TEST`` the file.
+
+    pytest collects nothing at all if one is not found.
+    """
+    if config.option.pyargs:
+        return list(config.option.file_or_dir)
+    here = Path(config.invocation_params.dir)
+    words = (word.partition("::")[0] for word in config.option.file_or_dir)
+    there = [place.path(here / user_path(word), config) for word in words]
+    return list(dict.fromkeys(str(path) for path in there if path.exists()))
+
+
+def _is_named(config: pytest.Config, name: str) -> bool:
+    """Return whether the command line names a case: with ``FILE::TEST`` only that test of a file.
+
+    A node id begins at the root folder, and a path at the folder of the run.
+    """
+    base, inside = name.partition("::")[::2]
+    root, here = config.rootpath, Path(config.invocation_params.dir)
+    parts = [word.partition("::")[::2] for word in config.option.file_or_dir]
+    tests = [test for path, test in parts if here / path == root / base]
+    return not tests or any(
+        not test or inside == test or inside.startswith((f"{test}::", f"{test}[")) for test in tests
+    )
+
+
+def _selection(config: pytest.Config, place: Place) -> List[str]:
+    """Return the options that select cases, with paths of the place."""
+    option, ours = config.option, options_of(config)
+    here = Path(config.invocation_params.dir)
+    ignored = [place.path(here / str(path), config) for path in option.ignore or ()]
+    return [
+        *(["-k", option.keyword] if option.keyword else []),
+        *(["-m", option.markexpr] if option.markexpr else []),
+        *(f"--deselect={prefix}" for prefix in option.deselect or ()),
+        *(f"--ignore={path}" for path in ignored),
+        *(f"--ignore-glob={glob}" for glob in option.ignore_glob or ()),
+        *([f"{place.prefix}sweep"] if ours.sweep else []),
+        *([f"{place.prefix}include-convergence"] if ours.include_convergence else []),
+    ]

@@ -1,0 +1,62 @@
+"""`--against` compares which cases both sides have, in real repositories."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.repository import Repository
+
+pytestmark = pytest.mark.slow
+
+WORDS = ["--gate-cap=3", "--gate=5%", "--against=git:HEAD"]
+ALPHA = ["-k", "alpha and synthetic"]
+BS1 = "bench_fake.py::bench_fake[alpha-bs1-synthetic]"
+
+
+@pytest.mark.parametrize("how", ["deleted", "skipped", "renamed"])
+def test_a_case_that_only_the_other_side_has_is_named(repository: Repository, how: str) -> None:
+    if how == "skipped":
+        skipping = "    if config.batch_size == 1:\n        __import__('pytest').skip('slower')\n"
+        repository.replace(
+            "bench_fake.py", "    if config.trouble ==", f"{skipping}    if config.trouble =="
+        )
+    else:
+        repository.replace("bench_fake.py", "(1, 4, 8)", "(4, 8)")
+    if how == "renamed":
+        new = BS1.replace("bs1", "bs8")
+        (repository.folder / "gate.yml").write_text(f'renamed: {{"{BS1}": "{new}"}}\n')
+    outcome = repository.run(*ALPHA, *WORDS, "--report=out")
+    if how == "deleted":
+        outcome.assert_code(1).line(f"missing: {BS1}")
+    elif how == "skipped":
+        outcome.assert_code(0).line(f"incomparable: {BS1}: skipped here, or failed as expected")
+        outcome.line(f"1 of 2 cases is open, so it has not passed: {BS1} (skipped here, or")
+        summary = (repository.folder / "out" / "summary.md").read_text()
+        assert summary.rstrip().splitlines()[-1].startswith("1 of 2 cases is open")
+    else:
+        assert "missing" not in outcome.assert_code(0).text
+
+
+def test_another_selection_is_no_missing_case(repository: Repository) -> None:
+    """The other side has the same paths, -k and -m; a file that it lacks is new here."""
+    (repository.folder / "bench_other.py").write_text(repository.cases.read_text())
+    repository.slow_down(1.0)
+    name = BS1.replace("alpha-bs1", "beta")
+    outcome = repository.python(
+        *("-m", "pytest", "--device=fake", "-p", "no:cacheprovider", name, "bench_other.py"),
+        *("-k", "beta-synthetic"),
+        *WORDS,
+    )
+    outcome.assert_code(0).line("1 new, 1 pass")
+
+
+def test_a_side_that_cannot_start_ends_the_run_at_once(repository: Repository) -> None:
+    path = repository.folder / "conftest.py"
+    text = path.read_text()
+    path.write_text(f"{text}\nimport nothing_of_this_name\n")
+    repository.commit("needs more")
+    path.write_text(text)
+    outcome = repository.run(*ALPHA, *WORDS).assert_code(4)
+    outcome.line("pytest cannot start there")
+    outcome.line("No module named 'nothing_of_this_name'")
+    assert "case" not in [line["type"] for line in repository.journal()]
