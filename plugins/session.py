@@ -22,6 +22,7 @@ from ipubench.plugins.command_line import refusals
 from ipubench.plugins.compare import (
     against_plugin,
     baseline_plugin,
+    both_sides,
     counting,
     explain,
     fresh_processes,
@@ -149,8 +150,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     config, items, run = session.config, session.items, run_of(session.config)
     run.flags = apart.flags_of_most(items)
     baseline_plugin.match_root_folder(run)
-    policy.check_markers(run.policy, items)
+    policy.check_markers(run, items)
     journal.note_selection(run, items)
+    both_sides.compare_cases(run, items)
     datasets.find_data(config, items)
     run.progress.expect_of(items)
     run.gate_time = fresh_processes.gate_time_of(config, items)
@@ -334,6 +336,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     run.progress.close()
     ended = _end(session)
     interruption.note_early_end(run, ended)
+    both_sides.add_open_verdicts(run)
     journal.end_selection(run)
     benchmarks_yml.write_columns(run)
     within.name_skipped(run.limit, run)

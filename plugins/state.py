@@ -52,6 +52,8 @@ class Run(Recording):
     screened: Dict[str, Passed] = field(default_factory=dict)
     screening: str = ""  # a line on how many
     policy: Optional[Policy] = None
+    #: What makes the gate another one than a reader would expect.
+    gate_notes: List[str] = field(default_factory=list)
     #: What is counted in addition to the times, with --count.
     counting: Optional[Counting] = None
     #: What counts in a process that does nothing else; its cases share it.

@@ -1,7 +1,7 @@
 """``python -m ipubench.plugins.baseline COMMAND``, also installed as ``ipubench-baseline``.
 
 Exit codes as the suite's: 0; 1, a case regressed or is missing (diff), or failed, is missing or was
-not run (promote); 4, the command line or a file cannot be used; 6, nothing was compared (diff).
+not run (promote); 4, the command line or a file cannot be used; 6, no case was decided (diff).
 """
 
 from __future__ import annotations

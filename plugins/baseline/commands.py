@@ -24,7 +24,7 @@ from ipubench.plugins.baseline.entries import (
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.renamed import names_in, renamed
 from ipubench.plugins.baseline.runs import StoredRun
-from ipubench.plugins.baseline.store import baseline_path, load_all
+from ipubench.plugins.baseline.store import baseline_path, load_all, load_document
 from ipubench.plugins.record.record import unnamed
 from ipubench.plugins.record.structs import Benchmark, as_plain
 from ipubench.plugins.record.text import (
@@ -37,7 +37,7 @@ from ipubench.plugins.record.text import (
     table,
     terminal_width,
 )
-from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED, known
+from ipubench.plugins.record.verdict import EXIT_UNDECIDED, known
 
 #: Files that mark the folder of a project.
 OF_A_ROOT = ("pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg", "setup.py")
@@ -172,7 +172,8 @@ def last_time(benchmarks: Sequence[Benchmark]) -> str:
 
 def diff(args: Namespace) -> int:
     """Compare two files as the gate compares a run with a baseline."""
-    before, now = load_all(path_of(args.before)), load_all(path_of(args.now))
+    files = [load_document(path_of(name)) for name in (args.before, args.now)]
+    before, now = (list(one.benchmarks) for one in files)
     found = differences(renamed(before, names_in(suite_root())), now, args.gate)
     code = exit_code(found, args.gate)
     if args.json:
@@ -210,11 +211,14 @@ def diff(args: Namespace) -> int:
         if difference.verdict.reasons:
             reasons = "; ".join(difference.verdict.reasons)
             say(f"  {difference.verdict.kind}: {full}: {reasons}")
+    for name, one in zip((args.before, args.now), files):
+        for damage in filter(None, (run.damage() for run in one.ipubench.runs)):
+            say(f"{name}: {damage}")
     software = software_since(by_case(before), now)
     if software:
         say(f"since {args.before}: {software}")
-    if code == EXIT_NOTHING_COMPARED:
-        say("  nothing was compared, so the gate decided nothing (exit code 6)")
+    if code == EXIT_UNDECIDED:
+        say("  the gate could decide no case (exit code 6)")
     return code
 
 

@@ -36,16 +36,14 @@ from ipubench.plugins.record.record import (
 from ipubench.plugins.record.structs import Accepted, Benchmark, Facts, as_plain
 from ipubench.plugins.record.text import without_identifier
 from ipubench.plugins.record.verdict import (
-    COMPARED,
-    EXIT_NOTHING_COMPARED,
     MISSING,
     NEW,
     REGRESSED,
     Verdict,
 )
+from ipubench.plugins.run.exit_code import of_verdicts
 from ipubench.plugins.run.results import SessionResults
 
-EXIT_CHANGED = 1
 #: An entry keeps this many accepted slow-downs; the history has them all.
 MOST_ACCEPTED = 20
 MOST_NAMES = 3  # in a message
@@ -315,10 +313,5 @@ def differences(
 
 
 def exit_code(found: Sequence[Difference], threshold: Optional[float]) -> int:
-    """Return 0; 1 if a case regressed or is missing; 6 if nothing was compared."""
-    if threshold is None:
-        return 0
-    kinds = {difference.verdict.kind for difference in found}
-    if kinds & {REGRESSED, MISSING}:
-        return EXIT_CHANGED
-    return 0 if kinds & set(COMPARED) else EXIT_NOTHING_COMPARED
+    """Return 0; 1 if a case regressed or is missing; 6 if no case was decided."""
+    return 0 if threshold is None else of_verdicts(one.verdict.kind for one in found)

@@ -34,7 +34,7 @@ from ipubench.plugins.record.text import (
 )
 from ipubench.plugins.record.verdict import (
     COMPARED,
-    EXIT_NOTHING_COMPARED,
+    EXIT_UNDECIDED,
     IMPROVED,
     INCONCLUSIVE,
     MISSING,
@@ -46,6 +46,7 @@ from ipubench.plugins.record.verdict import (
     known,
     noisier,
 )
+from ipubench.plugins.run.exit_code import of_verdicts
 
 CHANGED = ("regressed", "failed", "missing", "inconclusive", "incomparable", "improved", "new")
 MOST_NOISY = 5  # names in a line
@@ -231,7 +232,7 @@ def _joined(values: Iterable[str]) -> str:
 def exit_code(report: Report, rows: Sequence[CaseRow]) -> int:
     """Return a report's exit code: 0; 1 if a case or a run is bad or nothing ran; 6; or 4.
 
-    6: there is a gate, but nothing was compared. 4: a run left no readable results.
+    6: there is a gate, but no case was decided. 4: a run left no readable results.
     """
     if any(run.problem for run in report.runs):
         return EXIT_USAGE
@@ -239,9 +240,7 @@ def exit_code(report: Report, rows: Sequence[CaseRow]) -> int:
     nothing = not rows and all(run.exit_code is None for run in report.runs)
     if nothing or report.ended_badly or any(kind in found for kind in BAD):
         return 1
-    if report.gate != NO_GATE and not any(kind in found for kind in COMPARED):
-        return EXIT_NOTHING_COMPARED
-    return 0
+    return 0 if report.gate == NO_GATE else of_verdicts(found)
 
 
 def named(rows: Sequence[CaseRow]) -> List[CaseRow]:
@@ -296,8 +295,8 @@ def headline(report: Report, rows: Sequence[CaseRow]) -> str:
     if report.baseline:
         baseline, gate = (cut_middle(one, MOST_JOINED) for one in (report.baseline, report.gate))
         text += f", against {baseline} ({gate})"
-    if exit_code(report, rows) == EXIT_NOTHING_COMPARED:
-        text += "; nothing was compared"
+    if exit_code(report, rows) == EXIT_UNDECIDED:
+        text += "; no case was decided"
     return text + _of_the_runs(report)
 
 

@@ -31,7 +31,12 @@ from ipubench.plugins.elsewhere.alternating import (
     why_not_alternating,
 )
 from ipubench.plugins.elsewhere.place import find, find_revision, python_of
-from ipubench.plugins.elsewhere.remote_case import FreshError, RemoteCase, why_not_there
+from ipubench.plugins.elsewhere.remote_case import (
+    NO_SUCH_CASE,
+    FreshError,
+    RemoteCase,
+    why_not_there,
+)
 from ipubench.plugins.elsewhere.revision import PREFIX, is_this_checkout
 from ipubench.plugins.gate import paired
 from ipubench.plugins.gate.paired import Sides
@@ -39,7 +44,7 @@ from ipubench.plugins.gate.rule import TIME_OVER
 from ipubench.plugins.record.record import THROUGHPUT
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.text import percent, rate_text
-from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED, INCOMPARABLE, Verdict
+from ipubench.plugins.record.verdict import EXIT_UNDECIDED, INCOMPARABLE, NEW, Verdict
 from ipubench.plugins.run.lines import PairLine
 from ipubench.plugins.run.progress import rough_duration
 from ipubench.plugins.selection.selected import case_of
@@ -71,13 +76,16 @@ def judge_against(run: Run, against: Against, item: pytest.Item, benchmark: Benc
     """Measure a case in pairs and return the verdict.
 
     The session's own measurement does not count, because it has measured other cases before. A
-    case that cannot run there is incomparable; one that no longer runs here raises FreshError.
+    case that cannot run there is incomparable, and one that is not there is new; one that no longer
+    runs here raises FreshError.
     """
     try:
         return Comparison(run, against, item, benchmark).verdict()
     except FreshError as error:
         if not error.elsewhere:
             raise
+        if error.why == NO_SUCH_CASE:
+            return Verdict(NEW)
         return Verdict(INCOMPARABLE, reasons=(why_not_there(error.why, against.environment),))
 
 
@@ -237,7 +245,7 @@ def prepare_other_side(run: Run) -> None:
         return
     same = compared_with_itself(config, option.against)
     if same and has_gate(config):
-        pytest.exit(same, returncode=EXIT_NOTHING_COMPARED)
+        pytest.exit(same, returncode=EXIT_UNDECIDED)
     if same:
         run.same = same
     else:

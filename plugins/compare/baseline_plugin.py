@@ -1,7 +1,7 @@
 """Implements `--baseline`, `--gate` and `--baseline-save`.
 
 Exit codes: 1 if a case regressed, failed, or is in the baseline but missing from the run, or if no
-baseline could be saved; 6 if there is a gate and nothing could be compared.
+baseline could be saved; 6 if there is a gate and no case could be decided.
 """
 
 from __future__ import annotations
@@ -34,20 +34,24 @@ from ipubench.plugins.compare.detectable import (
     why_kept,
 )
 from ipubench.plugins.compare.fresh_processes import most_time, processes_wanted, too_few
-from ipubench.plugins.compare.policy import compared_extra_info, thresholds_of
+from ipubench.plugins.compare.policy import (
+    compared_extra_info,
+    inconclusive_fails,
+    thresholds_of,
+)
 from ipubench.plugins.gate.countable import SAVE_AGAIN
 from ipubench.plugins.gate.rule import Measure, Rule, judge
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.record import is_imported, with_processes
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.verdict import (
-    COMPARED,
-    EXIT_NOTHING_COMPARED,
     INCONCLUSIVE,
+    MISSING,
     NEW,
     REGRESSED,
     Verdict,
 )
+from ipubench.plugins.run.exit_code import FAILING, of_verdicts
 from ipubench.plugins.run.resume import digest
 from ipubench.plugins.selection.functions import make_case
 from ipubench.plugins.selection.selected import case_of
@@ -168,11 +172,15 @@ def _rule(run: Run, item: pytest.Item) -> Rule:
 
 
 def missing_cases(run: Run) -> List[str]:
-    """Return the stored cases that no longer exist, or that passed here and measured nothing.
+    """Return the cases to compare with that no longer exist, or passed here and measured nothing.
 
     One that failed or was skipped exists, and its test gives the reason why it has no result.
     """
-    if run.baseline is None or run.journal is None:
+    if run.journal is None:
+        return []
+    if run.against is not None:
+        return run.against.missing
+    if run.baseline is None:
         return []
     results = run.results
     unmeasured = [
@@ -204,13 +212,13 @@ def conclude(run: Run, ended: int) -> None:
 
 
 def _judged(run: Run) -> int:
-    """Return the gate's exit code for the session; regressed cases have failed their own tests."""
+    """Return the gate's exit code for the session, whatever became of the cases' tests."""
     if run.policy is None:
         return ExitCode.OK
-    if missing_cases(run):
-        return ExitCode.TESTS_FAILED
-    kinds = {verdict.kind for verdict in run.results.verdicts.values()}
-    return ExitCode.OK if kinds & set(COMPARED) else EXIT_NOTHING_COMPARED
+    fails = inconclusive_fails(run.policy, options_of(run.config).gate_inconclusive)
+    missing = [MISSING] if missing_cases(run) else []
+    kinds = [verdict.kind for verdict in run.results.verdicts.values()]
+    return of_verdicts([*kinds, *missing], (*FAILING, INCONCLUSIVE) if fails else FAILING)
 
 
 def _save_baseline(run: Run) -> ExitCode:

@@ -15,7 +15,7 @@ from ipubench.plugins.compare import counting
 from ipubench.plugins.compare.against_plugin import judge_against
 from ipubench.plugins.compare.baseline_plugin import judge_with_baseline
 from ipubench.plugins.compare.fresh_processes import FreshProcesses, processes_wanted
-from ipubench.plugins.compare.policy import inconclusive_fails
+from ipubench.plugins.compare.policy import inconclusive_fails, without_gate
 from ipubench.plugins.gate.countable import LEAST_FRESH
 from ipubench.plugins.measure.base import Measured, state_of
 from ipubench.plugins.record.verdict import (
@@ -62,6 +62,7 @@ def _judge(run: Run, item: pytest.Item, measured: Measured) -> List[str]:
     verdict = counting.with_counts(run, item, run.results.with_fresh(nodeid), timed)
     if verdict is None:
         return []
+    verdict = without_gate(run.policy, item, verdict)
     run.add(VerdictLine(nodeid, verdict))
     name, given = measured.benchmark.record.name, options_of(run.config).gate_inconclusive
     if verdict.kind == REGRESSED:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Dict, Optional, Sequence, Tuple
 
 import pytest
+from msgspec.structs import replace as replace_fields
 
 from ipubench.fixtures.case.errors import shortened
 from ipubench.fixtures.case.options import nearest
@@ -20,7 +21,8 @@ from ipubench.plugins.count.judge import DEFAULT_THRESHOLD
 from ipubench.plugins.count.state import TIME_INSTEAD, counts
 from ipubench.plugins.gate.policy_file import FAILS, FILE_NAME, Policy, PolicyError
 from ipubench.plugins.record.record import INSTRUCTIONS, METRICS, THROUGHPUT
-from ipubench.plugins.record.text import GateLimits, fraction
+from ipubench.plugins.record.text import GateLimits, fraction, percent
+from ipubench.plugins.record.verdict import OPEN, UNJUDGED, Verdict
 from ipubench.plugins.run.resume import digest
 from ipubench.plugins.selection.selected import case_of
 from ipubench.plugins.state import Run, run_of
@@ -85,6 +87,13 @@ def _limits(policy: Optional[Policy], item: pytest.Item) -> Dict[str, float]:
     return policy.limits(item.nodeid, marker_thresholds(item)) if policy else {}
 
 
+def without_gate(policy: Optional[Policy], item: pytest.Item, verdict: Verdict) -> Verdict:
+    """Return a case's verdict: not judged instead of open if the policy ignores the case."""
+    if policy is None or verdict.kind not in OPEN or _limits(policy, item):
+        return verdict
+    return replace_fields(verdict, kind=UNJUDGED)
+
+
 def compared_extra_info(policy: Optional[Policy]) -> Tuple[str, ...]:
     """Return the keys of ``benchmark.extra_info`` that must be equal on both sides."""
     return policy.extra_info if policy else ()
@@ -96,18 +105,47 @@ def read_policy(run: Run) -> None:
     if option.baseline is None and option.against is None:
         return
     try:
-        path = policy_path(option.gate_policy, config)
+        ours = policy_path(option.gate_policy, config)
+        path = _policy_to_use(run, ours)
+        files = [one for one in (path, ours) if one is not None]
+        if files:
+            run.depends["the policy"] = " ".join(map(digest, files))
         if path is not None:
-            run.depends["the policy"] = digest(path)
             run.policy = Policy.load(path, GateLimits.of(option.gate))
         elif option.gate is not None:
             run.policy = Policy(gate=GateLimits.of(option.gate))
+        if run.policy is not None and ours is not None and path != ours:
+            run.policy = replace(run.policy, renamed=Policy.load(ours).renamed)
         if GateLimits.of(option.gate).energy is not None:
             change_options(config, energy=True)
         if run.policy is not None and counts(config):
             run.policy = replace(run.policy, instructions=DEFAULT_THRESHOLD)
     except PolicyError as error:
         raise pytest.UsageError(str(error)) from None
+
+
+def _policy_to_use(run: Run, ours: Optional[Path]) -> Optional[Path]:
+    """Return the policy's file: that of the revision to compare with, unless one is named.
+
+    A change must not loosen its own gate. ``ours`` is this tree's, whose new names apply always.
+    """
+    option = options_of(run.config)
+    there = run.against.environment.revision if run.against is not None else None
+    if there is None or option.gate_policy is not None:
+        return ours
+    theirs = there.root / FILE_NAME
+    found = theirs if os.path.lexists(theirs) else None
+    if ours is not None and (found is None or digest(ours) != digest(found)):
+        run.gate_notes.append(
+            f"{FILE_NAME} of {option.against} applies, and this tree's is another: "
+            f"--gate-policy={FILE_NAME} applies this one"
+            if found is not None
+            else f"{option.against} has no {FILE_NAME}, so this tree's does not apply: "
+            f"--gate-policy={FILE_NAME} applies it"
+        )
+    elif ours is None and found is not None:
+        run.gate_notes.append(f"{FILE_NAME} of {option.against} applies; this tree has none")
+    return found
 
 
 def policy_path(given: Optional[str], config: pytest.Config) -> Optional[Path]:
@@ -125,14 +163,32 @@ def policy_path(given: Optional[str], config: pytest.Config) -> Optional[Path]:
     return path if os.path.lexists(path) else None
 
 
-def check_markers(policy: Optional[Policy], items: Sequence[pytest.Item]) -> None:
-    """Check the markers of the selected cases: a bad one must not cost a measurement."""
+def check_markers(run: Run, items: Sequence[pytest.Item]) -> None:
+    """Check the markers of the selected cases: a bad one must not cost a measurement.
+
+    Name those that allow more than the gate without them.
+    """
     try:
-        for item in items:
-            if policy is not None and case_of(item) is not None:
-                marker_thresholds(item)
+        found = [_loosened(run.policy, item) for item in items if case_of(item) is not None]
     except PolicyError as error:
         raise pytest.UsageError(str(error)) from None
+    cases = list(filter(None, found))
+    if cases:
+        run.gate_notes.append(f"the marker gate allows more than the gate: {', '.join(cases)}")
+
+
+def _loosened(policy: Optional[Policy], item: pytest.Item) -> str:
+    """Return what a case's marker allows beyond the policy and ``--gate``, or ''."""
+    if policy is None:
+        return ""
+    markers = marker_thresholds(item)
+    without, limits = (policy.limits(item.nodeid, some) for some in ({}, markers))
+    more = [
+        f"{metric} {percent(limits[metric])}, not {percent(value)}"
+        for metric, value in without.items()
+        if limits[metric] > value
+    ]
+    return f"{item.nodeid} ({', '.join(more)})" if more else ""
 
 
 def name_unused_patterns(run: Run) -> None:

@@ -13,12 +13,14 @@ PASS, REGRESSED, IMPROVED, INCONCLUSIVE = "pass", "regressed", "improved", "inco
 NEW, MISSING, INCOMPARABLE = "new", "missing", "incomparable"
 #: Compared without a threshold: the change is shown.
 UNJUDGED = "not judged"
-#: The verdicts of a gate that compared something.
+#: The verdicts of a gate that compared something, those that decided, and those that did not.
 COMPARED = (PASS, REGRESSED, IMPROVED, INCONCLUSIVE)
+DECIDED = (PASS, REGRESSED, IMPROVED)
+OPEN = (INCONCLUSIVE, INCOMPARABLE)
 #: A smaller correction for the machine's speed is not worth a clause.
 LEAST_SHOWN = 0.001
-#: The exit code if there is a gate but no case was compared.
-EXIT_NOTHING_COMPARED = 6
+#: The exit code if there is a gate but no case was decided.
+EXIT_UNDECIDED = 6
 
 
 class JudgedMetric(Part, frozen=True, omit_defaults=False):

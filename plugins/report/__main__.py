@@ -3,7 +3,7 @@
 python -m ipubench.plugins.report RUN... --out=DIR [--baseline=NAME] [--gate=2%]
 
 Exit codes: 0; 1, a case regressed, failed, is missing or was not run, or a run ended early; 4, the
-command line or a file cannot be used; 6, a gate was asked for and nothing was compared.
+command line or a file cannot be used; 6, a gate was asked for and no case was decided.
 """
 
 from __future__ import annotations

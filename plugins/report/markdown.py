@@ -15,6 +15,7 @@ from ipubench.plugins.baseline.rows import (
     named,
     own_noise,
 )
+from ipubench.plugins.baseline.run_facts import NO_GATE
 from ipubench.plugins.record.record import compile_text
 from ipubench.plugins.record.text import (
     cut_middle,
@@ -24,11 +25,12 @@ from ipubench.plugins.record.text import (
     share_text,
     time_text,
 )
-from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED, UNJUDGED, how_compared
+from ipubench.plugins.record.verdict import EXIT_UNDECIDED, UNJUDGED, Verdict, how_compared
 from ipubench.plugins.report import profiles, published
 from ipubench.plugins.report.columns import shared_line, shown_columns
 from ipubench.plugins.report.groups import GROUP_HEADINGS, group_tables
 from ipubench.plugins.report.mean_change import mean_in_words
+from ipubench.plugins.report.open_cases import open_line
 from ipubench.plugins.web.templates import render
 
 # GitHub limits a comment to 65,536 characters, GitLab to a million.
@@ -76,6 +78,7 @@ def markdown(report: Report) -> str:
             "mark": _mark(report, rows),
             "headline": headline(report, rows),
             "problems": report.problems[:MOST_PROBLEMS],
+            "gate_notes": _gate_notes(report),
             "changed": [_changed(row) for row in changed],
             "how": how_compared(any(row.in_turns for row in rows)) if compared else "",
             "mean": mean_in_words((row.change, row.change_low, row.change_high) for row in rows),
@@ -93,15 +96,27 @@ def markdown(report: Report) -> str:
             "published": list(map(str.strip, published.last_lines(report.document.benchmarks))),
             "environment": _environment(report),
             "left": LEFT,
+            "open": "" if report.gate == NO_GATE else open_line(_verdicts(report, rows)),
         }
     )
+
+
+def _gate_notes(report: Report) -> List[str]:
+    notes = [note for run in report.runs for note in run.gate_notes]
+    return list(dict.fromkeys(notes))[:MOST_PROBLEMS]
+
+
+def _verdicts(report: Report, rows: Sequence[CaseRow]) -> Dict[str, Verdict]:
+    """Return the verdicts by the names in the tables."""
+    names = {row.id: row.name for row in rows}
+    return {names.get(name, name): one for name, one in report.verdicts.items()}
 
 
 def _mark(report: Report, rows: Sequence[CaseRow]) -> str:
     """Return the overall colour: that of the worst case or of the runs' problems."""
     if report.ended_badly:
         return "🔴"
-    if exit_code(report, rows) == EXIT_NOTHING_COMPARED:
+    if exit_code(report, rows) == EXIT_UNDECIDED:
         return "🟡"
     return MARKS.get(by_change(rows)[0].kind if rows else "", "🟢")
 

@@ -100,6 +100,7 @@ def _end_of(run: Run, ended: int) -> EndLine:
         missing=missing_cases(run),
         spent=run.spent.of_run(),
         closing=list(run.closing),
+        gate_notes=list(run.gate_notes),
     )
 
 

@@ -31,9 +31,17 @@ from ipubench.plugins.record.record import (
 )
 from ipubench.plugins.record.structs import Benchmark, Record
 from ipubench.plugins.record.text import distinct_names, percent, short_number
-from ipubench.plugins.record.verdict import COMPARED, MISSING, PASS, REGRESSED, Verdict
+from ipubench.plugins.record.verdict import (
+    DECIDED,
+    INCONCLUSIVE,
+    MISSING,
+    PASS,
+    REGRESSED,
+    Verdict,
+)
 from ipubench.plugins.report import published
 from ipubench.plugins.report.mean_change import mean_in_words
+from ipubench.plugins.report.open_cases import open_line
 from ipubench.plugins.report.profiles import one_line
 from ipubench.plugins.report.table import Row, layout, shared_by, table_rows
 from ipubench.plugins.run.results import Recording
@@ -91,6 +99,7 @@ def write_summary(terminalreporter: Any, run: Run) -> None:
     if run.results.benchmarks and not terse and verbose >= 0:
         width = terminalreporter._tw.fullwidth
         lines += [Row((line,)) for line in time_summary(run.spent, width)]
+    lines += last_lines(run)
     if lines and not terse:
         terminalreporter.section("benchmarks")
     for line in lines:
@@ -341,20 +350,25 @@ def gate_lines(run: Run) -> List[Row]:
     known = {*run.results.benchmarks, *run.results.outcomes, *verdicts}
     missed = stored - {run.nodeids.get(name, name) for name in known}
     ordered = {run.nodeids.get(name, name) for name in run.order}
-    tests = {} if run.baseline is None else run.baseline.tests
-    outcomes = run.results.outcomes
-    skipped = {name for name in stored - set(verdicts) if outcomes.get(tests[name]) == "skipped"}
     for left, why in (
-        (skipped, "skipped"),
         (missed - ordered, "not selected in this run"),
         (missed & ordered, "not run, because the run ended before"),
     ):
         if left:
             cases = counted(len(left), "case of the baseline was", "cases of the baseline were")
             lines.append(Row((f"  {cases} {why}",)))
-    if run.policy is not None and not run.interrupted and not set(by_kind) & set(COMPARED):
-        lines.append(Row(("  nothing was compared, so the gate decided nothing",)))
-    return lines
+    if run.policy is not None and not run.interrupted and not set(by_kind) & set(DECIDED):
+        lines.append(Row(("  the gate could decide no case",)))
+    return lines + [Row((f"  {note}",), INCONCLUSIVE) for note in run.gate_notes]
+
+
+def last_lines(run: Run) -> List[Row]:
+    """Return the line that names the open cases of a gate, if there are any."""
+    if run.policy is None:
+        return []
+    names = _names(run)
+    open_ = open_line({names.get(name, name): one for name, one in run.results.verdicts.items()})
+    return [Row((open_,), INCONCLUSIVE)] if open_ else []
 
 
 def verdict_text(verdict: Verdict) -> str:

@@ -142,10 +142,11 @@ def test_cases_that_fail_or_differ_there_are_incomparable(
     cases = "alpha-bs1-synthetic or alpha-bs4-synthetic or beta-synthetic"
     outcome = repository.run("-k", cases, "--against=git:HEAD", "--gate=5%").assert_code(6)
     incomparable = "incomparable: bench_fake.py::bench_fake"
-    outcome.line(f"{incomparable}[alpha-bs1-synthetic]: it does not run there: there is no such")
+    outcome.line("new: bench_fake.py::bench_fake[alpha-bs1-synthetic]")
     outcome.line(f"{incomparable}[alpha-bs4-synthetic]: it does not run there: ")
     outcome.line(f"{incomparable}[beta-synthetic]: another configuration there")
-    outcome.line("3 incomparable")
+    outcome.line("2 incomparable, 1 new")
+    outcome.line("2 of 3 cases are open, so they have not passed: ")
     assert "Traceback" not in outcome.text
 
 

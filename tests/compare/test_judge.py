@@ -32,6 +32,14 @@ def at_the_end(project: Project, line: str) -> None:
     path.write_text(path.read_text().replace(call, f"{call}    {line}\n"))
 
 
+def marked(project: Project, mark: str) -> None:
+    """Give the bench function a marker."""
+    path = project.folder / "bench_fake.py"
+    start, text = "from __future__ import annotations\n", path.read_text()
+    text = text.replace(start, f"{start}import pytest\nmark = pytest.mark.{mark}\n", 1)
+    path.write_text(text.replace("def bench_fake(", "@mark\ndef bench_fake(", 1))
+
+
 def kinds(project: Project) -> List[str]:
     return [line["type"] for line in project.journal()]
 
@@ -49,15 +57,15 @@ def test_the_order_is_record_then_fresh_processes_then_verdict(stored: Project) 
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        ([], 0),
-        (["--gate-inconclusive=pass"], 0),
+        ([], 6),
+        (["--gate-inconclusive=pass"], 6),
         (["--gate-inconclusive=fail"], 1),
     ],
 )
-def test_an_open_case_passes_or_fails_as_asked(
+def test_an_open_case_fails_or_stays_open_as_asked(
     stored: Project, words: List[str], code: int
 ) -> None:
-    """The times of the baseline's processes differ by more than half."""
+    """No other case is decided. The times of the baseline's processes differ by more than half."""
     path = stored.folder / "baselines" / "main.json"
     document = json.loads(path.read_text())
     (entry,) = document["benchmarks"]
@@ -67,6 +75,27 @@ def test_an_open_case_passes_or_fails_as_asked(
     stored.run(*GATE, "--gate-cap=3", *words).assert_code(code).line("1 inconclusive")
     (verdict,) = [line["verdict"] for line in stored.journal() if line["type"] == "verdict"]
     assert verdict["kind"] == "inconclusive"
+    # A case that the policy ignores is not judged, and so it is not open either.
+    (stored.folder / "gate.yml").write_text('default: {throughput: 5%}\ncases: {"*": ignore}\n')
+    outcome = stored.run(*GATE, "--gate-cap=3", *words).assert_code(6)
+    outcome.line("1 not judged")
+    assert "is open" not in outcome.text
+
+
+@pytest.mark.parametrize("mark", ["xfail", "xfail(strict=True)", "flaky(reruns=2)"])
+def test_a_regressed_case_fails_the_run_whatever_its_test_does(stored: Project, mark: str) -> None:
+    marked(stored, mark)
+    outcome = stored.run(*GATE, "-o", "markers=flaky: twice", env=SLOW).assert_code(1)
+    outcome.line("1 regressed")
+
+
+def test_a_skipped_case_of_the_baseline_is_open(stored: Project) -> None:
+    marked(stored, "skip('slower')")
+    outcome = stored.run(*GATE).assert_code(6)
+    line = outcome.line("1 of 1 case is open, so it has not passed: ")
+    assert line.endswith(
+        "bench_fake.py::bench_fake[beta-synthetic] (skipped here, or failed as expected)"
+    )
 
 
 def test_a_case_that_fails_after_its_measurement_is_not_judged(stored: Project) -> None:

@@ -70,7 +70,7 @@ def test_an_unjudged_case_is_not_a_pass() -> None:
     assert text.count("| -20.0% (-21.2% to -18.5%) |") == 3
     assert text.count("not judged") == 1  # a verdict of all rows is in the headline only
     report.gate, report.verdicts = "gate 2.0%", dict.fromkeys((a, b, c), verdict("new", 100))
-    said = "3 cases: 3 new, against main.json (gate 2.0%); nothing was compared"
+    said = "3 cases: 3 new, against main.json (gate 2.0%); no case was decided"
     assert markdown(report).startswith(f"**🟡 {said}**")
     report.verdicts = {a: unjudged, b: verdict("pass", 100), c: verdict("inconclusive", 100)}
     assert conclusion(report, report.rows()) == (
