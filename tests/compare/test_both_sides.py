@@ -60,3 +60,16 @@ def test_a_side_that_cannot_start_ends_the_run_at_once(repository: Repository) -
     outcome.line("pytest cannot start there")
     outcome.line("No module named 'nothing_of_this_name'")
     assert "case" not in [line["type"] for line in repository.journal()]
+
+
+def test_a_change_does_not_loosen_its_own_gate(repository: Repository) -> None:
+    policy = repository.folder / "gate.yml"
+    policy.write_text("default: {throughput: 5%}\n")
+    repository.commit("with a policy")
+    repository.slow_down(1.25)
+    policy.write_text("default: {throughput: 900%}\n")
+    words = ["-k", "beta-synthetic", "--gate-cap=3", "--against=git:HEAD"]
+    outcome = repository.run(*words).assert_code(1)
+    outcome.line("  gate.yml of git:HEAD applies, and this tree's is another: --gate-policy=")
+    text = repository.run(*words, "--gate-policy=gate.yml").assert_code(0).text
+    assert "is another" not in text

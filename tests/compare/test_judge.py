@@ -154,3 +154,12 @@ def test_nothing_holds_the_step_of_a_judged_case(stored: Project) -> None:
     )
     stored.run(*GATE, "-p", "watch").assert_code(0)
     assert (stored.folder / "steps").read_text() == "0"
+
+
+def test_a_marker_that_allows_more_is_named(stored: Project) -> None:
+    marked(stored, 'gate(throughput="900%")')
+    outcome = stored.run(*GATE, "--report=out", env=SLOW).assert_code(0)
+    note = outcome.line("the marker gate allows more than the gate: ").strip()
+    assert note.endswith("bench_fake[beta-synthetic] (throughput 900.0%, not 5.0%)")
+    summary = (stored.folder / "out" / "summary.md").read_text().replace("\\", "")
+    assert "(throughput 900.0%, not 5.0%)" in summary
