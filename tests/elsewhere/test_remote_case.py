@@ -132,16 +132,16 @@ def test_the_command_of_a_fresh_process_measures_like_its_run(
     assert RemoteCase(run, "a.py::a").command(Path("out"), Path("cache")) == [
         *(sys.executable, "-m", "pytest", *first, "-c", f"{here}/pytest.ini"),
         *("-o", "addopts=", f"--rootdir={here}"),
-        *ours("sweep", "results-dir=out", *measuring, "dataset-dir=data", "zero-values"),
-        *(*last, f"{here}/a.py::a"),
+        *ours(*measuring, "dataset-dir=data", "zero-values"),
+        *(*last, *ours("sweep", "results-dir=out"), f"{here}/a.py::a"),
     ]
     options = ("case_options", "dataset_dir")  # an older revision has no --budget
     older = Place("python", [], revision=Revision("commit", there), options=options, prefix="--")
     found = RemoteCase(run, "a.py::a", older).command(Path("out"), Path("cache"))
     assert found[found.index("-q") :] == [
-        *(*first, "-o", "addopts=", f"--rootdir={there}", "--sweep", "--results-dir=out"),
+        *(*first, "-o", "addopts=", f"--rootdir={there}"),
         *("--set=size=64", "--set=xla=on", f"--dataset-dir={here}/images/data", "--zero-values"),
-        *(*last, f"{there}/a.py::a"),
+        *(*last, "--sweep", "--results-dir=out", f"{there}/a.py::a"),
     ]
 
 
