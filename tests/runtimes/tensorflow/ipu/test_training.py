@@ -394,6 +394,8 @@ def test_options_that_differ_from_the_published_ones() -> None:
         no_stochastic_rounding=True,
         fp_exceptions=True,
         max_cross_replica_buffer_size=1,
+        scheduling_algorithm="SHORTEST_PATH",
+        num_io_tiles=64,
         disable_variable_offloading=True,
         replicas=2,
     )
@@ -405,6 +407,9 @@ def test_options_that_differ_from_the_published_ones() -> None:
         assert found[f"floating_point_behaviour.{name}"] is True
     assert "floating_point_behaviour.esr" not in found  # off is the default
     assert found["optimizations.maximum_cross_replica_sum_buffer_size"] == 1
+    assert found["scheduling.algorithm"].name == "SHORTEST_PATH"
+    assert found["io_tiles.num_io_tiles"] == 64
+    assert found["io_tiles.place_ops_on_io_tiles"] is True
     accumulation = given("GradientAccumulationOptimizerV2.__init__")
     assert accumulation["num_mini_batches"] == config.gradient_accumulation_count
     assert accumulation["offload_weight_update_variables"] is False
