@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any, BinaryIO, Iterator, List, Optional
 
-from ipubench.fixtures.case.masking import mask_output
+from ipubench.fixtures.case.masking import inner_name, is_secret, mask_output, mask_value
 from ipubench.fixtures.case.untrusted import encodable, open_regular, parse_json
 from ipubench.fixtures.machine.files import write_atomically
 from ipubench.plugins.record.structs import Json
@@ -34,14 +34,15 @@ def json_text(value: Any) -> str:
     return json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
-def storable(value: Any) -> Any:
+def storable(value: Any, name: str = "") -> Any:
     """Return a value for a file: secrets masked, surrogates escaped, null for NaN and infinity."""
     if isinstance(value, str):
-        return encodable(mask_output(value))
+        return encodable(mask_value(name, value) if is_secret(name) else mask_output(value))
     if isinstance(value, dict):
-        return {storable(key): storable(inner) for key, inner in value.items()}
+        inner = {key: storable(value[key], inner_name(name, key)) for key in value}
+        return {storable(key): one for key, one in inner.items()}
     if isinstance(value, (list, tuple)):
-        return [storable(inner) for inner in value]
+        return [storable(inner, name) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.case.masking import remember, secrets_under
 from ipubench.fixtures.machine.frames import left_out
 from ipubench.fixtures.runtimes.call import CallStep, a_loop_runs, is_coroutine
 from ipubench.fixtures.runtimes.surrounded import nothing
@@ -318,6 +319,7 @@ def finished(benchmark: Any, record: Record) -> Benchmark:
 def noted(benchmark: Any) -> Facts:
     """Return what the test has put into ``extra_info``, as plain JSON."""
     extra = benchmark.extra_info
+    remember(secrets_under(extra))
     return {str(name): _plain(value) for name, value in extra.items() if name != NAMESPACE}
 
 

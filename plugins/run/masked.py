@@ -16,10 +16,11 @@ from _pytest._io import TerminalWriter
 
 from ipubench.fixtures.case.masking import (
     mask_output,
-    mask_text,
+    masked,
     remember,
     remember_environment,
     secrets_in,
+    secrets_under,
 )
 from ipubench.fixtures.case.options import secrets_of
 from ipubench.fixtures.case.untrusted import printable_lines
@@ -69,6 +70,7 @@ def mask_report_of(item: pytest.Item, report: Any) -> None:
 
 def mask_report(report: Any) -> None:
     """Mask the secrets in everything that a report shows."""
+    remember(secrets_under(getattr(report, "user_properties", ())))
     for name in SHOWN:
         if hasattr(report, name):
             setattr(report, name, _masked(getattr(report, name)))
@@ -80,12 +82,8 @@ def mask_json(output_json: Dict[str, Any]) -> None:
 
 
 def _masked(value: Any) -> Any:
-    if isinstance(value, str):
-        return mask_text(value)
-    if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
-        return type(value)(map(_masked, value))
-    if isinstance(value, dict):
-        return {key: _masked(entry) for key, entry in value.items()}
+    if type(value) in (str, list, tuple, dict):
+        return masked(value, other=_masked)
     if type(value).__module__.startswith("_pytest.") and hasattr(value, "__dict__"):
         for name, attribute in vars(value).items():
             setattr(value, name, _masked(attribute))

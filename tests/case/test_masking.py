@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import time
+import urllib.parse
 
 import pytest
 
@@ -16,7 +17,9 @@ from ipubench.fixtures.case.masking import (
     masked,
     remember,
     remember_environment,
+    secrets_under,
 )
+from ipubench.plugins.record.files import storable
 
 
 @pytest.mark.parametrize(
@@ -65,6 +68,10 @@ def test_names_of_other_things(name: str) -> None:
         ("MY_PWD=abc", "MY_PWD=***"),
         ("Credentials=abc", "Credentials=***"),
         ("client_secret=abc", "client_secret=***"),
+        ('password = "abc"', 'password = "***"'),
+        ("db_password= 'a b'", "db_password= '***'"),
+        ("X-Api-Key: abc", "X-Api-Key: ***"),
+        ("-H 'x-auth-token: a b'", "-H 'x-auth-token: ***'"),
     ],
 )
 def test_secrets_in_texts(text: str, stored: str) -> None:
@@ -77,6 +84,7 @@ def test_secrets_in_texts(text: str, stored: str) -> None:
     [
         *("--token $GITHUB_TOKEN", "--token=${X}", "--max-token=128 --use-key true", "--key"),
         *("ssh://git@host", "bench_key.py::bench[x]", "KeyError: 'x'", "unknown key: x"),
+        *("assert KEY == 'another'", "token = open(path)", "x-size: 3"),
         *("a.py:3: no token", "write --set=KEY=VALUE[,VALUE...]", "--api-key=API_KEY"),
     ],
 )
@@ -108,6 +116,9 @@ SECOND = SEVERAL.split("\n")[1]
         (repr(SEVERAL), "'***'"),
         (json.dumps([SEVERAL]), '["***"]'),
         (html.escape(SEVERAL), "***"),
+        (urllib.parse.quote("a/secret of+mine"), "***"),
+        (urllib.parse.quote_plus("a/secret of+mine"), "***"),
+        (urllib.parse.quote("a/secret of+mine", safe=""), "***"),
         (repr(json.dumps(SEVERAL)), "'\"***\"'"),
         (f"{SECOND}, alone", "***, alone"),
         (repr(SECOND), "'***'"),
@@ -121,7 +132,7 @@ SECOND = SEVERAL.split("\n")[1]
     ],
 )
 def test_a_known_secret_is_found_escaped_cut_and_line_by_line(text: str, shown: str) -> None:
-    remember([SEVERAL])
+    remember([SEVERAL, "a/secret of+mine"])
     assert mask_text(text) == shown
 
 
@@ -133,6 +144,16 @@ def test_a_case_name_before_a_colon_is_not_a_secret() -> None:
 def test_values_follow_their_names() -> None:
     stored = masked({"env": (("TOKEN", "abc"), ("A", "b")), "password": "x", "n": {"key": 128}})
     assert stored == {"env": (("TOKEN", "***"), ("A", "b")), "password": "***", "n": {"key": 128}}
+
+
+def test_all_that_a_secret_name_contains_is_secret() -> None:
+    facts = {"credentials": {"user": "me", "list": ["ab", {"x": "cd"}]}, "a": {"api_token": "ef"}}
+    hidden = {"credentials": {"user": "***", "list": ["***", {"x": "***"}]}}
+    assert masked(facts) == storable(facts) == {**hidden, "a": {"api_token": "***"}}
+    assert secrets_under(facts) == ["me", "ab", "cd", "ef"]
+    assert secrets_under([("api_token", "ef"), ("a", "b"), ("c",)]) == ["ef"]
+    outcomes = {"test_a.py::test_password": "passed"}
+    assert masked(outcomes) == storable(outcomes) == outcomes
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,15 @@ def test_fails_as_expected(benchmark):
     warnings.warn(f"old: {KEY}")
     raise RuntimeError(KEY)
 
+@pytest.mark.parametrize("how", [{"api_token": "c4n4ry-four"}, ["a", {"password": "c4n4ry-five"}]])
+def test_nested(benchmark, how, record_property):
+    benchmark.extra_info["api_token"] = "c4n4ry-six"
+    benchmark.extra_info["nested"] = {"credentials": {"user": ["c4n4ry-seven"]}}
+    record_property("api_token", "c4n4ry-eight")
+    print(how, benchmark.extra_info)
+    benchmark(sum, range(99))
+    assert "x" in str(how)
+
 @pytest.mark.parametrize("token", ["c4n4ry-one", "c4n4ry-two"])
 def test_own(benchmark, token):
     benchmark(sum, range(99))
