@@ -93,10 +93,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 # ------------------------------------------------------------------ choosing the cases
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection(session: pytest.Session) -> None:
+# A wrapper also runs before a controller of workers, which collects itself.
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, None, None]:
     """Let node ids of cases leave out the overrides of ``--set``."""
     named.collect_functions(session, run_of(session.config).selection)
+    yield
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -94,6 +94,8 @@ def why_kept(entry: Benchmark, wanted: int) -> str:
     ended = [count for count in range(len(clean) + 1) if too_disturbed(clean[:count])]
     if ended:
         why = f"it stopped after {MOST_DISTURBED} disturbed ones in a row"
+    elif not wanted:
+        why = "no more were asked for"
     elif len(clean) >= 2 * wanted:
         why = "it stopped after twice as many as it needs"
     else:

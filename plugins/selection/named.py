@@ -17,10 +17,7 @@ def collect_functions(session: pytest.Session, selection: Selection) -> None:
     """Let pytest collect all cases of a function of which the command line names some."""
     config, option = session.config, options_of(session.config)
     overridden = selection.assignments or option.data or option.precision
-    # With workers, each of them collects.
-    if config.option.pyargs or not overridden or config.pluginmanager.hasplugin("dsession"):
-        return
-    if any(map(_names_one, config.args)):
+    if overridden and not config.option.pyargs and any(map(_names_one, config.args)):
         selection.words = config.args
         functions = [word.partition("[")[0] if _names_one(word) else word for word in config.args]
         config.args = list(dict.fromkeys(functions))
