@@ -35,6 +35,7 @@ from ipubench.plugins.listing import describe, dry_run
 from ipubench.plugins.measure import (
     apart,
     base,
+    children,
     executables,
     found,
     inspection,
@@ -180,15 +181,21 @@ def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Ite
 
 
 def pytest_runtestloop(session: pytest.Session) -> Optional[bool]:
-    """With ``--describe`` or ``--dry-run`` list the cases and run none; else count and screen."""
+    """With ``--describe`` or ``--dry-run`` list the cases and run none; else count and screen.
+
+    A process that counts runs each test in children.
+    """
     listed = dry_run.list_commands(session) or describe.list_options(session)
     run, option = run_of(session.config), session.config.option
     # A file that cannot be collected ends the run, in pytest's implementation.
     run.begun = not session.testsfailed or option.continue_on_collection_errors
-    if not listed and run.begun:
-        counting.count_cases(run, session.items)
-        screening.screen_cases(run, session.items)
-    return listed
+    if listed or not run.begun:
+        return listed
+    if option.counting is not None:
+        return children.count_in_children(run, session.items)
+    counting.count_cases(run, session.items)
+    screening.screen_cases(run, session.items)
+    return None
 
 
 # ------------------------------------------------------------------ attaching the device

@@ -58,6 +58,8 @@ class Run(Recording):
     counting: Optional[Counting] = None
     #: What counts in a process that does nothing else; its cases share it.
     counter: Optional[Counter] = None
+    #: The number of this process among the children that count a case.
+    child: int = 0
     #: Cases on machines for which the baseline to be saved already has a usable entry.
     replaceable: Set[Place] = field(default_factory=set)
     interruption: Optional[Interruption] = None

@@ -1,10 +1,10 @@
-"""Counts equal code and code with 1% more work many times, and says how often each looks worse.
+"""Gates equal code and code with 1% more work by instructions, many times.
 
-    python -m scripts.count_study [--runs=20] [--busy=2] [--cases=NumPy]
+    python -m scripts.count_study [--runs=20] [--at-once=2] [--busy=0] [-k EXPRESSION]
 
-Each run is a process that counts three cases: pure Python, NumPy and regular expressions. Two are
-the baseline; the others are judged by the rule of plugins/count/judge.py, beside busy processes.
-The table is in docs/explanation/instructions.md. It needs valgrind and NumPy.
+Each run is a checkout in a folder whose name has another length. Its tests are those of the
+baseline, either with more lines of comments or with 1% more work. The table is in
+docs/explanation/instructions.md. It needs valgrind.
 """
 
 from __future__ import annotations
@@ -12,130 +12,154 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
+import shutil
 import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Sequence
+from typing import Any, Dict, List, Tuple
 
-from ipubench.plugins.count import judge
-from ipubench.plugins.count.callgrind import Callgrind
-from ipubench.plugins.count.calls import count_calls
-from ipubench.plugins.count.counter import CALLGRIND
-from ipubench.plugins.count.process import fixed, start
 from ipubench.plugins.elsewhere.busy_programs import busy_programs
-from ipubench.plugins.record.counts import Counts
 from ipubench.plugins.record.text import percent
-from ipubench.plugins.record.verdict import REGRESSED
+from ipubench.plugins.record.verdict import INCONCLUSIVE, PASS, REGRESSED
 
-#: Parts of the work in a call; one more is 1%.
-PARTS = 100
+ROOT = Path(__file__).resolve().parent.parent
+THRESHOLD = "0.5%"
+MORE_WORK = 1.01
+TESTS = """\
+import re
+
+import pytest
+
+WORK = 1.0
 
 
-def python_case(parts: int) -> Callable[[], Any]:
-    """Return a loop over a dictionary."""
-    numbers = {number: number for number in range(1000)}
+@pytest.mark.parametrize("n", [300, 3000, 30000])
+def test_sum(benchmark, n):
+    benchmark(lambda: sum(range(int(n * WORK))))
 
-    def work() -> int:
+
+@pytest.mark.parametrize("n", [500, 5000])
+def test_generator(benchmark, n):
+    benchmark(lambda: sum(x * x for x in range(int(n * WORK))))
+
+
+@pytest.mark.parametrize("n", [1000, 7000])
+def test_list(benchmark, n):
+    items = list(range(int(n * WORK)))
+
+    def work():
         total = 0
-        for number in range(10 * parts):
-            total += numbers[number % 1000]
+        for item in items:
+            total += item * 1000
         return total
 
-    return work
+    benchmark(work)
 
 
-def numpy_case(parts: int) -> Callable[[], Any]:
-    """Return products of matrices, of which each is sorted."""
-    import numpy as np
-
-    matrix = np.random.default_rng(0).standard_normal((12, 12))
-
-    def work() -> Any:
-        return [np.sort(matrix @ matrix, axis=None)[0] for _ in range(parts)]
-
-    return work
+@pytest.mark.parametrize("n", [300, 3000])
+def test_dictionary_of_strings(benchmark, n):
+    benchmark(lambda: {str(i): i for i in range(int(n * WORK))})
 
 
-def expression_case(parts: int) -> Callable[[], Any]:
-    """Return a search for all words with a number in a text of so many lines."""
-    lines = [f"name{line:03}=value {line:03}; other words {line:03}\n" for line in range(parts)]
-    text = "".join(lines)
-    expression = re.compile(r"(\w+)=value (\d+);")
-
-    def work() -> List[Any]:
-        return [(found.group(1), int(found.group(2))) for found in expression.finditer(text)]
-
-    return work
+def test_list_of_strings(benchmark):
+    benchmark(lambda: [f"value {i}" for i in range(int(1500 * WORK))])
 
 
-CASES = {"pure Python": python_case, "NumPy": numpy_case, "regular expression": expression_case}
+def test_regular_expression(benchmark):
+    lines = [f"name{line:03}=value {line:03}; other words" for line in range(int(200 * WORK))]
+    text, expression = "".join(lines), re.compile(r"(\\w+)=value (\\d+);")
+    benchmark(lambda: [(found[1], int(found[2])) for found in expression.finditer(text)])
 
 
-def count_here(parts: int, cases: Sequence[str], folder: str) -> Dict[str, float]:
-    """Count the cases in this process, which callgrind runs."""
-    counter = Callgrind(folder)
+def test_sort(benchmark):
+    benchmark(lambda: sorted(range(int(3000 * WORK)), key=lambda x: -x))
+"""
+
+#: Case -> the kind of its verdict and the change of its count.
+Found = Dict[str, Tuple[str, float]]
+
+
+def checkout(folder: Path, work: float, comments: int) -> Path:
+    """Write a project; return its folder."""
+    (folder / "tests").mkdir(parents=True)
+    (folder / "pytest.ini").write_text("[pytest]\naddopts = -p ipubench --device=cpu\n")
+    comment = "# A line that changes nothing.\n" * comments
+    text = comment + TESTS.replace("WORK = 1.0", f"WORK = {work}")
+    (folder / "tests" / "test_work.py").write_text(text)
+    return folder
+
+
+def run(folder: Path, *words: str) -> List[Dict[str, Any]]:
+    """Run pytest in a checkout; return the lines of its journal."""
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "tests", *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    if done.returncode not in (0, 1):
+        sys.exit(done.stdout.decode(errors="replace"))
+    (journal,) = (folder / "results").glob("run-*.jsonl")
+    return [json.loads(line) for line in journal.read_text().splitlines()]
+
+
+def judged(folder: Path, baseline: Path, words: List[str]) -> Found:
+    """Gate a checkout; return the verdicts on its cases."""
+    shutil.copytree(baseline / "baselines", folder / "baselines")
+    lines = run(folder, "--baseline=main", f"--gate=instructions:{THRESHOLD}", *words)
     found = {}
-    for name in cases:
-        work = CASES[name](parts)
-
-        def run(calls: int, work: Callable[[], Any] = work) -> None:
-            for _ in range(calls):
-                work()
-
-        found[name] = count_calls(counter, run).per_call
+    for line in lines:
+        if line["type"] == "verdict":
+            also = line["verdict"]["also"]
+            change = also[0]["change"] if also else 0.0
+            found[line["case"].partition("::")[2]] = line["verdict"]["kind"], change
+    print(f"{folder.name[:9]}: {sorted(set(found.values()))[-1]}", file=sys.stderr, flush=True)
     return found
 
 
-def count(cases: Sequence[str], parts: int) -> Dict[str, float]:
-    """Count the cases in a process of their own."""
-    with tempfile.TemporaryDirectory() as folder:
-        options = [f"--parts={parts}", f"--cases={','.join(cases)}"]
-        words = [sys.executable, "-m", "scripts.count_study", *options, folder]
-        output = subprocess.run(
-            [*start(CALLGRIND, Path(folder)), *words],
-            env={**os.environ, **fixed()},
-            stdout=subprocess.PIPE,
-            check=True,
-        ).stdout
-    found: Dict[str, float] = json.loads(output.splitlines()[-1])
-    return found
-
-
-def study(cases: Sequence[str], runs: int, busy: int, at_once: int) -> List[str]:
+def study(root: Path, runs: int, at_once: int, words: List[str]) -> List[str]:
     """Return the lines of the table."""
-    parts = [*(2 + runs) * [PARTS], *runs * [PARTS + 1]]
-    with busy_programs(busy), ThreadPoolExecutor(at_once) as pool:
-        counts_of = list(pool.map(partial(count, cases), parts))
-    before, equal, more = counts_of[:2], counts_of[2 : 2 + runs], counts_of[2 + runs :]
+    baseline = checkout(root / "b", 1.0, 0)
+    run(
+        baseline,
+        "--count=instructions",
+        "--baseline-save=main",
+        "--processes=1",
+        "--keep-disturbed",
+        "--budget=0.1s",
+        *words,
+    )
+    folders = []
+    for number in range(runs):
+        end = "x" * (7 * number)
+        folders.append(checkout(root / f"equal-{number:02}-{end}", 1.0, 1 + number))
+        folders.append(checkout(root / f"more-{number:02}-{end}", MORE_WORK, 1 + number))
+    with ThreadPoolExecutor(at_once) as pool:
+        found = list(pool.map(lambda folder: judged(folder, baseline, words), folders))
+    return table(found[::2], found[1::2])
+
+
+def table(equal: List[Found], more: List[Found]) -> List[str]:
+    """Return the lines of the table."""
     lines = [
-        "| case | instructions a call | equal runs differ by | equal code: regressions | 1% more "
-        "work: change | regressions |",
+        "| case | equal code: change | passed | 1% more work: change | regressed | open |",
         "|---|---|---|---|---|---|",
     ]
-    for name in cases:
-        counts = Counts(tuple(one[name] for one in before))
-        # A case that looks worse is counted once more: here in the run that follows.
-        found = {
-            side: [
-                judge.judge(counts, Counts((one[name], again[name])), judge.DEFAULT_THRESHOLD)
-                for one, again in zip(side_runs, [*side_runs[1:], side_runs[0]])
-            ]
-            for side, side_runs in (("equal", equal), ("more", more))
-        }
-        values = [one[name] for one in (*before, *equal)]
-        changes = [one.change for one in found["more"] if one.kind]
-        regressed = {
-            side: f"{sum(one.kind == REGRESSED for one in some)} of {len(some)}"
-            for side, some in found.items()
-        }
+    for case in equal[0]:
+        kinds = [[one[case][0] for one in side] for side in (equal, more)]
+        open_ = sum(side.count(INCONCLUSIVE) for side in kinds)
+        changes = [
+            f"{percent(min(values), 2, sign=True)} to {percent(max(values), 2, sign=True)}"
+            for values in ([one[case][1] for one in side] for side in (equal, more))
+        ]
         lines.append(
-            f"| {name} | {counts.value:,.0f} | {percent(max(values) / min(values) - 1, 3)} | "
-            f"{regressed['equal']} | {percent(min(changes, default=0.0), 2, sign=True)} to "
-            f"{percent(max(changes, default=0.0), 2, sign=True)} | {regressed['more']} |"
+            f"| {case} | {changes[0]} | {kinds[0].count(PASS)} of {len(equal)} | {changes[1]} | "
+            f"{kinds[1].count(REGRESSED)} of {len(more)} | {open_} |"
         )
     return lines
 
@@ -144,16 +168,13 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=20)
-    parser.add_argument("--busy", type=int, default=2)
-    parser.add_argument("--cases", type=lambda text: text.split(","), default=list(CASES))
-    parser.add_argument("--at-once", type=int, default=1)
-    parser.add_argument("--parts", type=int, default=0, help=argparse.SUPPRESS)
-    parser.add_argument("folder", nargs="?", help=argparse.SUPPRESS)
+    parser.add_argument("--at-once", type=int, default=2)
+    parser.add_argument("--busy", type=int, default=0)
+    parser.add_argument("-k", default="")
     options = parser.parse_args()
-    if options.parts:
-        print(json.dumps(count_here(options.parts, options.cases, options.folder)))
-        return
-    print("\n".join(study(options.cases, options.runs, options.busy, options.at_once)))
+    words = ["-k", options.k] if options.k else []
+    with tempfile.TemporaryDirectory() as folder, busy_programs(options.busy):
+        print("\n".join(study(Path(folder), options.runs, options.at_once, words)))
 
 
 if __name__ == "__main__":

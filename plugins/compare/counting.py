@@ -1,14 +1,15 @@
 """`--count=instructions`: counts the selected cases before the first one, and judges their counts.
 
-All cases are counted in one process, on both sides of a comparison at once. If some look worse, all
-are counted in a second one, as the same calls before it make a count the same. Both end before any
-test runs: each test then has its verdict.
+Another process counts all cases in children, on both sides of a comparison at once. Where the least
+counts of both sides differ, or one side's disagree, more children count these cases. All this ends
+before any test runs: each test then has its verdict.
 """
 
 from __future__ import annotations
 
 import threading
-from typing import Dict, List, Optional, Sequence, Tuple
+import time
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 import pytest
 from msgspec.structs import replace
@@ -19,9 +20,10 @@ from ipubench.fixtures.pytest_fixtures import shared_of
 from ipubench.plugins.command_line.arguments import is_worker, measures, only_tests
 from ipubench.plugins.compare.policy import count_threshold_of
 from ipubench.plugins.count import judge, ways
-from ipubench.plugins.count.judge import SUSPECT, Judgement
+from ipubench.plugins.count.judge import Judgement
 from ipubench.plugins.count.process import NO_SUCH_CASE, CountingProcess
 from ipubench.plugins.count.state import Counting, alone, counts
+from ipubench.plugins.elsewhere.remote_case import PAUSE_SECONDS
 from ipubench.plugins.record.counts import Counts
 from ipubench.plugins.record.differences import differences
 from ipubench.plugins.record.record import INSTRUCTIONS
@@ -38,9 +40,12 @@ from ipubench.plugins.record.verdict import (
     Verdict,
 )
 from ipubench.plugins.run.lines import CountLine
+from ipubench.plugins.run.progress import Progress, time_left
 from ipubench.plugins.selection.selected import case_of
 from ipubench.plugins.state import Run
 
+#: The numbers of the children that count each case first, and of those that count it again.
+FIRST_CHILDREN, MORE_CHILDREN, ALL_CHILDREN = range(2), range(2, 6), range(6)
 #: The kinds of a verdict, worst first; a case gets the worse of two.
 WORST_FIRST = (REGRESSED, INCONCLUSIVE, INCOMPARABLE, IMPROVED, PASS, UNJUDGED)
 NO_COUNTS = "the baseline has no instructions of it: save it with --count=instructions"
@@ -78,16 +83,7 @@ def prepare(run: Run) -> None:
         raise pytest.UsageError(
             f"{flag}: the suite of --against={option.against} cannot count; leave out {flag}"
         )
-    counting = Counting(CountingProcess(run, way), there, alone(config))
-    counting.why_not = lambda nodeid: _why_timed(run, counting, nodeid)
-    run.counting = counting
-
-
-def _why_timed(run: Run, counting: Counting, nodeid: str) -> str:
-    """Return why a case cannot be judged by its instructions; '' also for a new one."""
-    before, _ = _before(run, counting, nodeid, None)
-    is_new = before is not None and before.reason == NO_SUCH_CASE
-    return "" if is_new else _judgement(run, counting, nodeid, None).reason
+    run.counting = Counting(CountingProcess(run, way), there, alone(config))
 
 
 def _way_before(run: Run) -> str:
@@ -98,42 +94,77 @@ def _way_before(run: Run) -> str:
 
 
 def count_cases(run: Run, items: Sequence[pytest.Item]) -> None:
-    """Count the selected cases, and once more if some look worse."""
+    """Count the selected cases: first all of them, then those that are not sure in more children.
+
+    A baseline is counted by as many as there can be, because nothing adds to it later.
+    """
     counting = run.counting
     cases = {item.nodeid: item for item in items if case_of(item) is not None}
     if counting is None or not cases:
         return
-    commands = [name for name in cases if cases[name].get_closest_marker("spec") is not None]
-    for name in commands:
+    shared_of(run.config).untimed = counting.alone
+    names = [name for name in cases if cases[name].get_closest_marker("spec") is None]
+    for name in cases.keys() - set(names):
         counting.counted[name] = [CountedCase(uncountable="a command does its work")]
-    names = [name for name in cases if name not in commands]
-    option = options_of(run.config)
-    wanted = option.processes or (2 if option.baseline_save is not None else 1)
+    saves = options_of(run.config).baseline_save is not None
     what = f"counting the instructions of {counted(len(names), 'case')}"
     with run.spent.during("count"):
-        for _ in range(min(wanted, 2)):
-            run.progress.line(what)
-            _count(counting, names)
-        suspects = [name for name in names if _is_suspect(run, counting, cases[name])]
-        if suspects:
-            looks = counted(len(suspects), "case looks", "cases look")
-            run.progress.line(f"{what} once more: {looks} slower")
-            _count(counting, names)
-    untimed = counting.alone and all(map(counting.replaces_times, cases))
-    shared_of(run.config).untimed = untimed
+        _count(run, counting, names, ALL_CHILDREN if saves else FIRST_CHILDREN, what)
+        more = [] if saves else [name for name in names if _needs_more(run, counting, cases[name])]
+        differ = f"{counted(len(more), 'case')} whose counts differ"
+        _count(run, counting, more, MORE_CHILDREN, f"counting {differ} once more")
 
 
-def _count(counting: Counting, names: Sequence[str]) -> None:
-    """Count cases in another process, on both sides at once."""
-    others = [Side(there, names) for there in counting.there]
+def _count(run: Run, counting: Counting, names: Sequence[str], children: range, what: str) -> None:
+    """Count cases in children of another process, on both sides at once."""
+    if not names:
+        return
+    progress = CountProgress(run.progress, what, len(names) * len(children))
+    others = [Side(there, names, children, progress.of_side()) for there in counting.there]
     for other in others:
         other.start()
-    ours = counting.here.count(names) if names else {}
-    for name in names:
-        counting.counted.setdefault(name, []).append(ours[name])
+    ours = progress.of_side()
+
+    def told(done: int) -> None:
+        ours(done)
+        progress.show()
+
+    for name, found in counting.here.count(names, children, told).items():
+        counting.counted.setdefault(name, []).extend(found)
     for other in others:
-        for name, line in other.result().items():
-            counting.counted_there.setdefault(name, []).append(line)
+        for name, found in other.result(progress).items():
+            counting.counted_there.setdefault(name, []).extend(found)
+
+
+class CountProgress:
+    """Shows how many counts there are, on the slower side, and the time left."""
+
+    def __init__(self, progress: Progress, what: str, most: int) -> None:
+        progress.line(what)
+        self._progress, self._most = progress, most
+        self._done: List[int] = []
+        self._first: Optional[Tuple[int, float]] = None
+
+    def of_side(self) -> Callable[[int], None]:
+        """Return a function that takes the number of counts of one more side."""
+        side = len(self._done)
+        self._done.append(0)
+
+        def told(done: int) -> None:
+            self._done[side] = done
+
+        return told
+
+    def show(self) -> None:
+        """Show the present state."""
+        done, now = min(self._done), time.monotonic()
+        if done and self._first is None:
+            self._first = done, now  # the start of the process took the time until here
+        text = f"counted {100 * done // self._most}%"
+        if self._first is not None and done > self._first[0]:
+            each = (now - self._first[1]) / (done - self._first[0])
+            text += f", {time_left(each * (self._most - done))}"
+        self._progress.passing(text)
 
 
 class Side(threading.Thread):
@@ -142,27 +173,36 @@ class Side(threading.Thread):
     The supervisor of its process ends that with the run.
     """
 
-    def __init__(self, process: CountingProcess, names: Sequence[str]) -> None:
+    def __init__(
+        self,
+        process: CountingProcess,
+        names: Sequence[str],
+        children: range,
+        told: Callable[[int], None],
+    ) -> None:
         super().__init__(daemon=True)
-        self._process, self._names = process, names
-        self._found: Dict[str, CountedCase] = {}
+        self._process, self._names, self._children, self._told = process, names, children, told
+        self._found: Dict[str, List[CountedCase]] = {}
 
     def run(self) -> None:
         """Count."""
         try:
-            self._found = self._process.count(self._names)
+            self._found = self._process.count(self._names, self._children, self._told)
         except CaseError as error:
-            self._found = {name: CountedCase(uncountable=str(error)) for name in self._names}
+            self._found = {name: [CountedCase(uncountable=str(error))] for name in self._names}
 
-    def result(self) -> Dict[str, CountedCase]:
+    def result(self, progress: CountProgress) -> Dict[str, List[CountedCase]]:
         """Wait for the end; return the counts."""
-        self.join()
+        while self.is_alive():
+            self.join(PAUSE_SECONDS)
+            progress.show()
         return self._found
 
 
-def _is_suspect(run: Run, counting: Counting, item: pytest.Item) -> bool:
+def _needs_more(run: Run, counting: Counting, item: pytest.Item) -> bool:
+    before, _ = _before(run, counting, item.nodeid, None)
     threshold = count_threshold_of(run.policy, item)
-    return _judgement(run, counting, item.nodeid, threshold).kind == SUSPECT
+    return before is not None and judge.needs_more(before, counting.of(item.nodeid), threshold)
 
 
 def _before(
@@ -218,7 +258,7 @@ def keep_counts(run: Run, nodeid: str) -> None:
         return
     if nodeid not in counting.counted:  # a plain test that measures something
         with run.spent.during("count"):
-            _count(counting, [nodeid])
+            _count(run, counting, [nodeid], ALL_CHILDREN, f"counting {nodeid}")
     for found in counting.counted[nodeid]:
         run.add(CountLine(nodeid, found))
     why = counting.of(nodeid).uncountable
@@ -227,10 +267,10 @@ def keep_counts(run: Run, nodeid: str) -> None:
         run.closing.append(f"{name}: uncountable: {why}")
 
 
-def is_counted_alone(run: Run, nodeid: str) -> bool:
-    """Return whether a case has no times to judge."""
+def is_counted_alone(run: Run) -> bool:
+    """Return whether there are no times to judge."""
     counting = run.counting
-    return counting is not None and counting.alone and counting.replaces_times(nodeid)
+    return counting is not None and counting.alone
 
 
 def with_counts(
@@ -246,34 +286,41 @@ def with_counts(
     before, record = _before(run, counting, nodeid, benchmark)
     if not counting.there and record is None:
         return timed or (Verdict(NEW) if run.baseline is not None else None)
-    if before is not None and before.reason == NO_SUCH_CASE:
+    if before is not None and before.uncountable == NO_SUCH_CASE:
         return timed or Verdict(NEW)
     found = _judgement(run, counting, nodeid, threshold, benchmark)
-    if not found.kind:
-        if timed is None:
-            return Verdict(INCOMPARABLE, metric=INSTRUCTIONS, reasons=(found.reason,))
-        return replace(timed, reasons=(*timed.reasons, found.reason))
-    kind = INCONCLUSIVE if found.kind == SUSPECT else found.kind
-    also = (found.metric(kind),)
+    reasons = (found.reason,) if found.reason else ()
     if timed is not None:
-        return joined(timed, kind, also)
+        return joined(timed, found.kind, found.metrics, reasons)
     sizes = len(counting.of(nodeid).values), len(before.values) if before is not None else 0
     return Verdict(
-        kind, metric=INSTRUCTIONS, also=also, processes=sizes[0], processes_before=sizes[1]
+        found.kind or INCOMPARABLE,
+        metric=INSTRUCTIONS,
+        also=found.metrics,
+        processes=sizes[0],
+        processes_before=sizes[1],
+        reasons=reasons,
     )
 
 
-def joined(timed: Verdict, kind: str, also: Tuple[JudgedMetric, ...]) -> Verdict:
+def joined(
+    timed: Verdict, kind: str, also: Sequence[JudgedMetric], reasons: Sequence[str]
+) -> Verdict:
     """Return the verdict on times combined with that on counts: the worse one wins.
 
-    Where times cannot be compared, or nothing judges them, the counts decide.
+    If times cannot be compared, or nothing judges them, the counts decide; and if counts cannot be
+    compared, the times.
     """
-    kinds = [timed.kind, kind]
-    if kind != UNJUDGED:
-        kinds = [one for one in kinds if one not in (INCOMPARABLE, UNJUDGED)]
-    worst = min(kinds, key=WORST_FIRST.index)
+    kinds = [one for one in (timed.kind, kind) if one not in (INCOMPARABLE, UNJUDGED, "")]
+    worst = min(kinds or [timed.kind], key=WORST_FIRST.index)
     decided = INSTRUCTIONS if worst == kind != timed.kind else timed.metric
-    return replace(timed, kind=worst, metric=decided, also=(*timed.also, *also))
+    return replace(
+        timed,
+        kind=worst,
+        metric=decided,
+        also=(*timed.also, *also),
+        reasons=(*timed.reasons, *reasons),
+    )
 
 
 def functions_that_grew(run: Run, nodeid: str) -> List[GrownFunction]:

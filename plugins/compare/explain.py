@@ -66,7 +66,7 @@ def explain_regression(run: Run, item: pytest.Item) -> None:
         state.release = None  # it holds the step
     both = option.profile_on_regression and kind == REGRESSED
     functions = counting.functions_that_grew(run, item.nodeid) if both else []
-    if both and counting.is_counted_alone(run, item.nodeid):
+    if both and counting.is_counted_alone(run):
         notes = [] if functions else ["the functions that grew are not known"]
         run.add(ProfileLine(item.nodeid, Profile(functions=functions, notes=notes)))
         return

@@ -57,7 +57,7 @@ def _judge(run: Run, item: pytest.Item, measured: Measured) -> List[str]:
     """
     nodeid = measured.benchmark.fullname
     counting.keep_counts(run, nodeid)
-    alone = counting.is_counted_alone(run, nodeid)
+    alone = counting.is_counted_alone(run)
     timed = None if alone else _judge_times(run, item, measured)
     verdict = counting.with_counts(run, item, run.results.with_fresh(nodeid), timed)
     if verdict is None:

@@ -18,9 +18,9 @@ from ipubench.fixtures.case.options import nearest
 from ipubench.fixtures.command_line import change_options, options_of
 from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.count.judge import DEFAULT_THRESHOLD
-from ipubench.plugins.count.state import TIME_INSTEAD, counts
+from ipubench.plugins.count.state import counts
 from ipubench.plugins.gate.policy_file import FAILS, FILE_NAME, Policy, PolicyError
-from ipubench.plugins.record.record import INSTRUCTIONS, METRICS, THROUGHPUT
+from ipubench.plugins.record.record import INSTRUCTIONS, METRICS
 from ipubench.plugins.record.text import GateLimits, fraction, percent
 from ipubench.plugins.record.verdict import OPEN, UNJUDGED, Verdict
 from ipubench.plugins.run.resume import digest
@@ -68,14 +68,12 @@ def inconclusive_fails(policy: Optional[Policy], given: Optional[str]) -> bool:
 def thresholds_of(policy: Optional[Policy], item: pytest.Item) -> Dict[str, float]:
     """Return a case's threshold for each timed metric, from the policy, its marker and ``--gate``.
 
-    Empty if only the case's instructions are counted.
+    Empty if only the instructions are judged.
     """
     found = _limits(policy, item)
     found.pop(INSTRUCTIONS, None)
     counting = run_of(item.config).counting
-    if counting is None or not counting.alone:
-        return found
-    return {} if counting.replaces_times(item.nodeid) else {THROUGHPUT: TIME_INSTEAD}
+    return {} if counting is not None and counting.alone else found
 
 
 def count_threshold_of(policy: Optional[Policy], item: pytest.Item) -> Optional[float]:

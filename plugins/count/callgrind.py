@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import mmap
+import os
 import platform
 import re
 import subprocess
@@ -47,7 +48,8 @@ def command(folder: Path) -> List[str]:
         "--tool=callgrind",
         "--instr-atstart=no",
         f"--log-file={folder / 'log'}",
-        f"--callgrind-out-file={folder / OUT}",
+        # A forked child gets files of its own.
+        f"--callgrind-out-file={folder / OUT}.%p",
     ]
 
 
@@ -120,7 +122,7 @@ class Callgrind(Counter):
         return functions_of(self._text(number))
 
     def _text(self, number: int) -> str:
-        path = self._folder / f"{OUT}.{number}"
+        path = self._folder / f"{OUT}.{os.getpid()}.{number}"
         return path.read_text(encoding="utf-8", errors="replace")
 
     def describe(self) -> Dict[str, Any]:

@@ -1,7 +1,7 @@
-"""How many instructions a call of a case takes: the difference of N and of 2 N calls.
+"""How many instructions a call of a case takes: the least of several counts of N calls.
 
-What counting itself costs is in both and cancels out. Every number here follows from counts, never
-from a clock, so that two processes of equal code make the same calls.
+The counts differ in what else is alive (plugins/count/litter.py). What counting itself costs is
+counted too, and is left out.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 
-from ipubench.plugins.count.allocator import Room
 from ipubench.plugins.count.counter import Counter, Functions
+from ipubench.plugins.count.litter import Litter
 
 #: N calls have at least TARGET instructions, unless that takes more than MOST_CALLS.
-TARGET = 5_000_000
-MOST_CALLS = 10_000
+TARGET = 3_000_000
+MOST_CALLS = 8192
 #: Calls before the counts, which let Python's interpreter specialise the code; fewer if they would
 #: have more instructions than this.
 WARM_UP_CALLS = 20
 WARM_UP_INSTRUCTIONS = 100_000_000
-#: A case is not counted if its counts would take more CPU time.
+#: A process counts a case this often. A case that takes long is counted LEAST_STATES times, or is
+#: not counted if that would take more CPU time than MOST_SECONDS.
+STATES, LEAST_STATES = 4, 2
 MOST_SECONDS = 60.0
-#: Calls in all: the first, a dropped one, N and 2 N, and one before each.
-LEAST_RUNS = 7
 #: Work of other threads or programs below this share does not matter.
 LEAST_ELSEWHERE = 0.05
 LEAST_ELSEWHERE_SECONDS = 0.01
@@ -54,6 +54,7 @@ class Counted:
 def count_calls(
     counter: Counter,
     run: Callable[[int], Any],
+    seed: int = 0,
     clock: Callable[[], float] = time.process_time,
     most_seconds: float = MOST_SECONDS,
 ) -> Counted:
@@ -61,55 +62,75 @@ def count_calls(
     start = clock()
     run(1)  # what the first call prepares is not counted
     freeze_garbage()
-    room = Room()
+    litter = Litter(seed)
     with working_alone():
         counter.start()
         try:
             began = clock()
-            first = counter.total(_count(counter, room, lambda: run(1)))
-            _check_time(clock() - began, clock() - start, most_seconds)
-            calls = max(1, min(MOST_CALLS, math.ceil(TARGET / max(1.0, first))))
-            again = max(1, min(WARM_UP_CALLS, int(WARM_UP_INSTRUCTIONS / max(1.0, first))))
-            run(max(calls, again))
-            # Read afterwards: what reading leaves in memory would change the next count.
-            once = _count(counter, room, lambda: run(calls), lambda: run(1))
-            twice = _count(counter, room, lambda: run(2 * calls), lambda: run(1))
+            first = counter.total(counter.count(lambda: run(1)))
+            states = states_within(most_seconds - (clock() - start), clock() - began)
+            calls = calls_of(first)
+            run(max(calls, min(WARM_UP_CALLS, int(WARM_UP_INSTRUCTIONS / max(1.0, first)))))
+            counts = [
+                _count(counter, litter, lambda: run(calls), lambda: run(1)) for _ in range(states)
+            ]
         finally:
             counter.stop()
-    found = (counter.total(twice) - counter.total(once)) / calls
-    functions = difference(counter.functions(once), counter.functions(twice), calls)
-    return _checked(Counted(found, calls, functions))
+    return _least(counter, counts, calls)
+
+
+def calls_of(first: float) -> int:
+    """Return N for a call that took so many instructions at first.
+
+    A power of two: counts that differ a little lead to the same N.
+    """
+    wanted = max(1.0, min(MOST_CALLS, TARGET / max(1.0, first)))
+    return 1 << math.ceil(math.log2(wanted))
+
+
+#: The numbers of two counts: of nothing, and of the calls.
+Pair = Tuple[int, int]
 
 
 def _count(
     counter: Counter,
-    room: Room,
+    litter: Litter,
     run: Callable[[], Any],
     before: Callable[[], Any] = list,
-) -> int:
-    """Count a run that begins with no garbage and with room in the allocators.
+) -> Pair:
+    """Count a run among new litter, with no garbage: a collection comes at the same call each time.
 
-    A collection then comes at the same call each time. What a call leaves to the next one, such as
-    its result, lies in new pools after the call ``before`` it.
+    The call ``before`` it fills Python's lists of free objects, which a collection has emptied.
     """
+    litter.add()
     gc.collect()
-    room.fill_holes()
+    nothing = counter.count(list)
     before()
-    room.fill_holes()
-    return counter.count(run)
+    litter.fill_holes()
+    return nothing, counter.count(run)
+
+
+def _least(counter: Counter, counts: Sequence[Pair], calls: int) -> Counted:
+    """Return the least count. The files are read only now: reading changes the memory."""
+    values = [counter.total(whole) - counter.total(nothing) for nothing, whole in counts]
+    least = min(values) / calls
+    if least <= 0:
+        raise Uncountable("a call takes no instructions of this process that can be told apart")
+    nothing, whole = map(counter.functions, counts[values.index(min(values))])
+    return Counted(least, calls, difference(nothing, whole, calls))
 
 
 class EachCall:
     """Counts calls one by one, which each have a set-up and a tear-down that are left out.
 
-    Of those that are ``expected`` the last two are counted.
+    Of those that are ``expected`` the last STATES are counted.
     """
 
-    def __init__(self, counter: Counter, expected: int) -> None:
+    def __init__(self, counter: Counter, expected: int, seed: int = 0) -> None:
         self._counter = counter
-        self._dropped = expected - 2
-        self._found: List[float] = []
-        self._functions: Functions = {}
+        self._dropped = expected - STATES
+        self._litter = Litter(seed)
+        self._counts: List[Pair] = []
 
     def __call__(self, function: Callable[[], Any]) -> Any:
         """Call a function, counting only the last calls; return its result."""
@@ -117,42 +138,33 @@ class EachCall:
             self._dropped -= 1
             return function()
         result: List[Any] = []
-        counter = self._counter
         freeze_garbage()
-        room = Room()
         with working_alone():
-            counter.start()
+            self._counter.start()
             try:
-                empty, whole = (
-                    _count(counter, room, run) for run in (list, lambda: result.append(function()))
+                self._counts.append(
+                    _count(self._counter, self._litter, lambda: result.append(function()))
                 )
             finally:
-                counter.stop()
-        self._found.append(counter.total(whole) - counter.total(empty))
-        self._functions = difference({}, counter.functions(whole), 1)
+                self._counter.stop()
         return result[0]
 
     def counted(self) -> Counted:
-        """Return the latest count. Raises Uncountable."""
-        if not self._found:
+        """Return the least count. Raises Uncountable."""
+        if not self._counts:
             raise Uncountable("the test made no call")
-        return _checked(Counted(self._found[-1], 1, self._functions))
+        return _least(self._counter, self._counts, 1)
 
 
-def _checked(counted: Counted) -> Counted:
-    if counted.per_call <= 0:
-        raise Uncountable("a call takes no instructions of this process that can be told apart")
-    return counted
-
-
-def _check_time(first: float, spent: float, most: float) -> None:
-    """Raise Uncountable if the counts would take too long."""
-    expected = spent + LEAST_RUNS * first
-    if expected > most:
+def states_within(seconds: float, first: float) -> int:
+    """Return how often a call of ``first`` seconds can be counted. Raises Uncountable."""
+    possible = int((seconds - first) / (2 * first)) if first > 0 else STATES
+    if possible < LEAST_STATES:
         raise Uncountable(
-            f"a call takes {first:.0f} s while it is counted, so a count would take "
-            f"{expected:.0f} s, more than {most:.0f}"
+            f"a call takes {first:.0f} s while it is counted, so a count would take more than "
+            f"{MOST_SECONDS:.0f} s"
         )
+    return min(STATES, possible)
 
 
 def freeze_garbage() -> None:
@@ -208,9 +220,9 @@ def _seconds_of_children() -> float:
     return times.children_user + times.children_system
 
 
-def difference(once: Functions, twice: Functions, calls: int) -> Functions:
+def difference(nothing: Functions, of_calls: Functions, calls: int) -> Functions:
     """Return the instructions a call of the functions that have the most of them."""
-    found = {name: (value - once.get(name, 0.0)) / calls for name, value in twice.items()}
+    found = {name: (value - nothing.get(name, 0.0)) / calls for name, value in of_calls.items()}
     largest = sorted(found.items(), key=lambda one: (-one[1], one[0]))[:MOST_FUNCTIONS]
     return {name: value for name, value in largest if value > 0}
 

@@ -1,9 +1,8 @@
 """Is a case's number of instructions larger than before? Pure functions.
 
-A count has no confidence interval to speak of: equal code differs by some hundredths of a percent.
-A change beyond the threshold, and beyond what the case's own counts before differ by, is a
-regression as soon as a second process has counted it too. A case whose counts of equal code differ
-by more than LARGEST_SPREAD is uncountable: time, chance or addresses decide what it does.
+A count has no confidence interval to speak of. The least count of several processes is the case's,
+if a second process came to it too; then the change alone decides. Else time, chance or addresses
+decide what the case does, and only a change far beyond the differences of equal code is certain.
 """
 
 from __future__ import annotations
@@ -14,25 +13,30 @@ from typing import List, Mapping, Optional
 from ipubench.plugins.record.counts import UNIT, Counts
 from ipubench.plugins.record.record import INSTRUCTIONS
 from ipubench.plugins.record.structs import GrownFunction
-from ipubench.plugins.record.verdict import IMPROVED, PASS, REGRESSED, UNJUDGED, JudgedMetric
+from ipubench.plugins.record.text import percent
+from ipubench.plugins.record.verdict import (
+    IMPROVED,
+    INCONCLUSIVE,
+    PASS,
+    REGRESSED,
+    UNJUDGED,
+    JudgedMetric,
+)
 
 #: What a case may grow by unless something else is given.
 DEFAULT_THRESHOLD = 0.005
+#: Counts of equal code agree within this share of the threshold, or more processes count.
+TOLERANCE = 0.1
 #: Of all instructions of a call: less growth of one function is not worth a line.
 LEAST_GROWTH = 0.0005
 MOST_GROWN = 5
-#: Counts of equal code that were made after other cases differ by less. What those did decides
-#: where some objects lie (docs/explanation/instructions.md).
-OTHER_BEFORE = 0.0075
-#: A case that has become worse in one process alone.
-SUSPECT = "suspect"
 #: What has to be the same for counts to be comparable.
 ALIKE = ("by", "valgrind", "processor", "machine", "addresses", "hash_seed", "threads", "gc")
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What the counts say: ``kind`` is a verdict's, SUSPECT, or '' with the reason why none."""
+    """What the counts say: ``kind`` is a verdict's, or '' if they cannot be compared."""
 
     kind: str
     before: float = 0.0
@@ -41,54 +45,67 @@ class Judgement:
     reason: str = ""
 
     @property
-    def change(self) -> float:
-        """The relative change; + is more, so worse."""
-        return self.now / self.before - 1
-
-    def metric(self, kind: str) -> JudgedMetric:
-        """Return what a verdict of this kind holds."""
-        return JudgedMetric(
-            INSTRUCTIONS,
-            kind,
-            UNIT,
-            self.before,
-            self.now,
-            self.change,
-            threshold=self.threshold,
-        )
+    def metrics(self) -> List[JudgedMetric]:
+        """What a verdict holds of it; nothing without counts."""
+        if not self.before:
+            return []
+        numbers = UNIT, self.before, self.now, self.now / self.before - 1
+        return [JudgedMetric(INSTRUCTIONS, self.kind, *numbers, threshold=self.threshold)]
 
 
-def why_incomparable(before: Counts, now: Counts) -> str:
-    """Return why two counts may not be compared, or ''."""
+def judge(before: Counts, now: Counts, threshold: Optional[float]) -> Judgement:
+    """Compare the counts of a case; without a threshold the change is shown only.
+
+    A case that cannot be counted is inconclusive.
+    """
     for side, counts in (("", now), ("before, ", before)):
         if counts.uncountable:
-            return f"uncountable: {side}{counts.uncountable}"
+            kind = "" if threshold is None else INCONCLUSIVE
+            return Judgement(kind, reason=f"uncountable: {side}{counts.uncountable}")
     changed: List[str] = [
         f"{name} {before.how.get(name)} -> {now.how.get(name)}"
         for name in ALIKE
         if before.how.get(name) != now.how.get(name)
     ]
-    return f"its instructions were counted differently: {', '.join(changed)}" if changed else ""
-
-
-def judge(before: Counts, now: Counts, threshold: Optional[float]) -> Judgement:
-    """Compare the counts of a case; without a threshold the change is shown only."""
-    reason = why_incomparable(before, now)
-    if reason:
+    if changed:
+        reason = f"its instructions were counted differently: {', '.join(changed)}"
         return Judgement("", reason=reason)
     if threshold is None:
         return Judgement(UNJUDGED, before.value, now.value)
-    allowed = max(threshold, before.spread)
-    if before.how.get("after") != now.how.get("after"):
-        allowed = max(allowed, OTHER_BEFORE)
-    changes = [value / before.value - 1 for value in now.values]
-    if min(changes) > allowed:
-        kind = REGRESSED if len(changes) > 1 else SUSPECT
-    elif max(changes) < -allowed:
-        kind = IMPROVED
-    else:
+    spread = before.spread + now.spread
+    if are_sure(before, now, threshold):
+        least = most = now.value / before.value - 1
         kind = PASS
-    return Judgement(kind, before.value, now.value, threshold)
+    else:
+        least = now.value / max(before.values) - 1 - spread
+        most = max(now.values) / before.value - 1 + spread
+        kind = PASS if -threshold <= least and most <= threshold else INCONCLUSIVE
+    if least > threshold:
+        kind = REGRESSED
+    elif most < -threshold:
+        kind = IMPROVED
+    reason = ""
+    if kind == INCONCLUSIVE:
+        reason = (
+            f"its counts differ by {percent(max(before.spread, now.spread))} between processes of "
+            "equal code: time, chance or addresses decide what it does"
+        )
+    return Judgement(kind, before.value, now.value, threshold, reason)
+
+
+def are_sure(before: Counts, now: Counts, threshold: float) -> bool:
+    """Return whether each side's least count was found twice."""
+    tolerance = TOLERANCE * threshold
+    return before.is_found_again(tolerance) and now.is_found_again(tolerance)
+
+
+def needs_more(before: Counts, now: Counts, threshold: Optional[float]) -> bool:
+    """Return whether more processes should count a case, because the least counts differ."""
+    found = judge(before, now, threshold)
+    if threshold is None or not found.metrics:
+        return False
+    differ = abs(now.value / before.value - 1) > TOLERANCE * threshold
+    return differ or not are_sure(before, now, threshold)
 
 
 def grown(before: Mapping[str, float], now: Mapping[str, float]) -> List[GrownFunction]:

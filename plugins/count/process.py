@@ -1,4 +1,4 @@
-"""Counts all cases in one process, and the remaining ones in another if a case ends it.
+"""Counts cases in another process, whose children each count one (plugins/count/children.py).
 
 The process has no address randomisation, fixed hashes and one thread. Other programs do not disturb
 it, so it waits for no device, and two may run at once.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, List, Sequence
+from typing import Callable, Dict, List, Sequence
 
 from ipubench.fixtures.devices.cpu import THREAD_VARIABLES
 from ipubench.fixtures.machine import scratch
@@ -20,10 +20,13 @@ from ipubench.plugins.count.counter import CALLGRIND
 from ipubench.plugins.elsewhere.place import HERE, Place
 from ipubench.plugins.elsewhere.remote_case import Outcome, RemoteCase, more_tests, tests_not_found
 from ipubench.plugins.record.structs import CountedCase
+from ipubench.plugins.run.lines import CountLine, lines_in
 from ipubench.plugins.run.results import Recording, SessionResults
 
 #: Where the counter of a process puts its files.
 FOLDER_VARIABLE = "IPUBENCH_COUNT_FOLDER"
+#: The numbers of a case's children: the first one, and the one after the last.
+CHILDREN_VARIABLE = "IPUBENCH_COUNT_CHILDREN"
 #: What a process takes to start and to collect, and beside the counts of each case, at most.
 START_SECONDS, BESIDE_SECONDS = 300.0, 30.0
 #: Variables of thread pools beside those that a CPU's cases have.
@@ -53,44 +56,43 @@ class CountingProcess:
     way: str
     place: Place = HERE
 
-    def count(self, nodeids: Sequence[str]) -> Dict[str, CountedCase]:
-        """Return the count of each test, or the reason why it has none."""
+    def count(
+        self, nodeids: Sequence[str], children: range, told: Callable[[int], None]
+    ) -> Dict[str, List[CountedCase]]:
+        """Return what the children of each test counted, or the reason why there is no count.
+
+        A child's number decides its litter. ``told`` gets the number of counts so far.
+        """
+        found: Dict[str, List[CountedCase]] = {}
         waiting = list(nodeids)
-        found: Dict[str, CountedCase] = {}
         while waiting:
-            outcome = self._run(waiting)
-            results = outcome.results
+            outcome = self._run(waiting, children, told)
             unknown = tests_not_found(self.ours, self.place, waiting, outcome.lines)
-            if unknown:
-                found.update({name: CountedCase(uncountable=NO_SUCH_CASE) for name in unknown})
-                waiting = [name for name in waiting if name not in unknown]
-                continue
-            found.update({name: lines[-1] for name, lines in results.counts.items()})
-            ended = {*results.outcomes, *found}
-            stopped = [name for name in waiting if name not in ended]
-            # The one that ran has ended the process; if none did, no other process would do better.
-            begun = [name for name in stopped if name in results.running]
-            reasons = dict.fromkeys(begun or ([] if ended else stopped), _how(outcome))
-            for name in results.outcomes:
-                reasons.setdefault(name, _reason(results, name))
-            for name, reason in reasons.items():
-                found.setdefault(name, CountedCase(uncountable=reason))
-            left = [name for name in stopped if name not in reasons]
-            if len(left) == len(waiting):
-                found.update({name: CountedCase(uncountable=_how(outcome)) for name in left})
-                break
-            waiting = left
+            found.update({name: [CountedCase(uncountable=NO_SUCH_CASE)] for name in unknown})
+            for name in () if unknown else waiting:
+                why = _reason(outcome.results, name) or _how(outcome)
+                found[name] = outcome.results.counts.get(name) or [CountedCase(uncountable=why)]
+            waiting = [name for name in waiting if name not in found]  # pytest has run none
         return found
 
-    def _run(self, nodeids: Sequence[str]) -> Outcome:
+    def _run(self, nodeids: Sequence[str], children: range, told: Callable[[int], None]) -> Outcome:
         """Run one process for these tests."""
         first, *others = nodeids
         words = more_tests(self.ours, self.place, others)
         with scratch.folder("count") as folder:
-            variables = {**fixed(), FOLDER_VARIABLE: str(folder)}
+            variables = {
+                **fixed(),
+                FOLDER_VARIABLE: str(folder),
+                CHILDREN_VARIABLE: f"{children.start}-{children.stop}",
+            }
             cases = CountedCases(self.ours, first, self.place, words, variables, self.way)
             each = MOST_SECONDS + BESIDE_SECONDS
-            return cases.run(folder, START_SECONDS + len(nodeids) * each)
+            most = START_SECONDS + len(nodeids) * len(children) * each
+            return cases.run(
+                folder,
+                most,
+                lambda: told(sum(isinstance(line, CountLine) for line in lines_in(folder))),
+            )
 
 
 def start(way: str, folder: Path) -> List[str]:
@@ -106,11 +108,11 @@ def fixed() -> Dict[str, str]:
 
 
 def _reason(results: SessionResults, name: str) -> str:
-    outcome = results.outcomes[name]
-    why = results.reasons.get(name, "")
+    outcome, why = results.outcomes.get(name, ""), results.reasons.get(name, "")
     if outcome == "passed":
         return "it made no call that can be counted alone"
-    return f"its test {outcome} where it was counted: {why}" if why else f"its test {outcome}"
+    reason = f"its test {outcome} where it was counted" if outcome else ""
+    return f"{reason}: {why}" if outcome and why else reason
 
 
 def _how(outcome: Outcome) -> str:

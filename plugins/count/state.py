@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Callable, Dict, List
+from typing import Dict, List
 
 import pytest
 
@@ -12,9 +12,6 @@ from ipubench.plugins.count.process import CountingProcess
 from ipubench.plugins.record.counts import Counts
 from ipubench.plugins.record.structs import CountedCase
 from ipubench.plugins.record.text import GateLimits
-
-#: What an uncountable case may lose in throughput where counts alone were to decide.
-TIME_INSTEAD = 0.05
 
 
 def counts(config: pytest.Config) -> bool:
@@ -36,8 +33,6 @@ class Counting:
     here: CountingProcess
     there: List[CountingProcess]  # one or none
     alone: bool
-    #: Why a case cannot be judged by its instructions, or ''.
-    why_not: Callable[[str], str] = lambda nodeid: ""
     #: Case -> what each process counted.
     counted: Dict[str, List[CountedCase]] = field(default_factory=dict)
     counted_there: Dict[str, List[CountedCase]] = field(default_factory=dict)
@@ -49,7 +44,3 @@ class Counting:
     def of_other(self, nodeid: str) -> Counts:
         """Return the counts of a case on the other side."""
         return Counts.of_processes(self.counted_there.get(nodeid, ()))
-
-    def replaces_times(self, nodeid: str) -> bool:
-        """Whether a case needs no times, because its instructions can be judged."""
-        return nodeid not in self.counted or not self.why_not(nodeid)

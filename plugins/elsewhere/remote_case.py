@@ -12,10 +12,11 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import time
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Union
+from typing import Callable, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Union
 
 import pytest
 
@@ -61,6 +62,8 @@ TIMES_THE_FIRST = 10.0
 OF_THIS_FOLDER = ("dataset-dir", "gate-policy")
 # Between asking a process to end and killing it.
 GRACE_SECONDS = 10.0
+# Between two looks at what a process has done so far.
+PAUSE_SECONDS = 1.0
 
 
 class FreshError(CaseError):
@@ -122,8 +125,13 @@ class RemoteCase:
             *(["-s", f"{prefix}instance={director}"] if director else []),
         ]
 
-    def run(self, results: Path, seconds: float = math.inf) -> Outcome:
-        """Run its process to the end, or end it after ``seconds``.
+    def run(
+        self,
+        results: Path,
+        seconds: float = math.inf,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> Outcome:
+        """Run its process to the end, or end it after ``seconds``; call ``meanwhile`` often.
 
         The process gets the CPUs that this run started with, before it pinned itself. It always
         ends with all that it has started, also after an interruption.
@@ -140,7 +148,7 @@ class RemoteCase:
             )
             try:
                 process.start()
-                code = process.exit_code if process.ends_within(seconds) else None
+                code = process.exit_code if _ends_within(process, seconds, meanwhile) else None
             except CaseError as error:  # such as the limit on a user's processes
                 return Outcome(1, [str(error)], [])
             finally:
@@ -177,6 +185,15 @@ class RemoteCase:
                 elsewhere,
             )
         return results.benchmarks
+
+
+def _ends_within(process: ServerProcess, seconds: float, meanwhile: Callable[[], None]) -> bool:
+    deadline = time.monotonic() + seconds
+    while not process.ends_within(min(PAUSE_SECONDS, deadline - time.monotonic())):
+        if time.monotonic() >= deadline:
+            return False
+        meanwhile()
+    return True
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,6 @@ def meter_of(case_run: CaseRun, peaks: Callable[[], Peaks]) -> StepMeter:
     if getattr(case_run.case.config, "compile_only", False):
         return CompileMeter(case_run)
     counting = case_run.run.counting
-    if counting is not None and counting.alone and counting.replaces_times(case_run.item.nodeid):
+    if counting is not None and counting.alone:
         return OnceMeter(case_run)
     return Meter(case_run, peaks())

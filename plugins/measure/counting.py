@@ -1,12 +1,12 @@
 """The meters of `--count=instructions`.
 
-One counts the instructions of a call, in the process that counts (plugins/count/process.py). The
-other makes one call without timing it, in a run that judges only counts.
+One counts the instructions of a call, in a child of the process that counts
+(plugins/count/process.py). The other makes one call without timing it, in a run that judges only
+counts.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 from abc import abstractmethod
@@ -102,10 +102,10 @@ class CountMeter(CallMeter):
                 raise Uncountable("its input is loaded in the background")
             surrounded = step.surrounded if isinstance(step, CallStep) else None
             if surrounded is None:
-                return count_calls(self._counter, run)
+                return count_calls(self._counter, run, self.case_run.run.child)
             if isinstance(surrounded, SurroundedCoroutine):
                 raise Uncountable("it is a coroutine with a setup or a teardown")
-            each = EachCall(self._counter, self.most_calls)
+            each = EachCall(self._counter, self.most_calls, self.case_run.run.child)
             surrounded.call_by(each)
             for _ in range(self.most_calls):
                 step()
@@ -119,7 +119,7 @@ class CountMeter(CallMeter):
 
     def with_settings(self, benchmark: Any, run: Callable[[], Any]) -> Any:
         """Count the calls that pytest-benchmark makes."""
-        benchmark.each = each = EachCall(self._counter, benchmark.calls)
+        benchmark.each = each = EachCall(self._counter, benchmark.calls, self.case_run.run.child)
         result = None
 
         def count() -> Counted:
@@ -148,7 +148,6 @@ class CountMeter(CallMeter):
         run = self.case_run.run
         how = {
             **self._counter.describe(),
-            "after": hashlib.sha256("\n".join(run.results.counts).encode()).hexdigest()[:12],
             "addresses": os.environ.get(launch.VARIABLE, launch.RANDOM),
             "hash_seed": os.environ.get("PYTHONHASHSEED"),
             "threads": self.device.threads,

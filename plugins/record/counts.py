@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from statistics import median
 from typing import Mapping, Optional, Sequence, Tuple
 
 from ipubench.plugins.record.structs import CountedCase, Facts, Instructions
-from ipubench.plugins.record.text import percent
 
-#: The largest difference between processes of equal code for a countable case.
-LARGEST_SPREAD = 0.005
 UNIT = "instructions/call"
 
 
@@ -19,18 +15,21 @@ class Counts:
     """The instructions per call of one case, in each process that counted them."""
 
     values: Tuple[float, ...] = ()
-    reason: str = ""  # why it is uncountable, if one process suffices to know
+    #: Why the case cannot be judged by its instructions, or ''.
+    uncountable: str = "nothing counted it"
     how: Facts = field(default_factory=dict)
     functions: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of_processes(cls, found: Sequence[CountedCase]) -> Counts:
         """Return the counts of several processes."""
+        counted = sorted((one for one in found if one.per_call is not None), key=_least_first)
+        reasons = [one.uncountable for one in found if one.uncountable]
         return cls(
             tuple(one.per_call for one in found if one.per_call is not None),
-            next((one.uncountable for one in found if one.uncountable), ""),
+            next(iter(reasons), "" if counted else "nothing counted it"),
             next((one.how for one in found if one.how), {}),
-            next((one.functions for one in found if one.functions), {}),
+            counted[0].functions if counted else {},
         )
 
     @classmethod
@@ -53,22 +52,19 @@ class Counts:
 
     @property
     def value(self) -> float:
-        """The instructions of a call; there must be a count."""
-        return float(median(self.values))
+        """The instructions of a call: the least count. There must be one."""
+        return min(self.values)
 
     @property
     def spread(self) -> float:
         """The relative difference between the largest and the least count."""
         return max(self.values) / min(self.values) - 1 if self.values else 0.0
 
-    @property
-    def uncountable(self) -> str:
-        """Why the case cannot be judged by its instructions, or ''."""
-        if self.reason:
-            return self.reason
-        if self.spread > LARGEST_SPREAD:
-            return (
-                f"its counts differ by {percent(self.spread)} between processes of equal code: "
-                "time, chance or addresses decide what it does"
-            )
-        return "" if self.values else "nothing counted it"
+    def is_found_again(self, tolerance: float) -> bool:
+        """Whether a second process came to the least count, except for this relative difference."""
+        first, *others = sorted(self.values)
+        return bool(others) and others[0] / first - 1 <= tolerance
+
+
+def _least_first(one: CountedCase) -> float:
+    return one.per_call or 0.0

@@ -226,7 +226,7 @@ class CountedCase(Part, frozen=True):
 
 
 class Instructions(Part, frozen=True):
-    """The instructions of a call, for each process; ``functions`` come from the first.
+    """The instructions of a call, for each process; ``functions`` are those of the least count.
 
     ``spread`` is the relative difference between the largest and the least count.
     """

@@ -37,6 +37,8 @@ NARROWEST_NAME = 16
 ONCE = ("device", "import", "peak")
 #: The least time between two running estimates.
 ESTIMATE_SECONDS = 0.2
+#: The least time between two lines of a log about the same work.
+LOG_SECONDS = 30.0
 
 
 class Progress:
@@ -56,6 +58,7 @@ class Progress:
         #: Whether the current line of the terminal is ours, so that we may replace it.
         self._in_line = False
         self._next_estimate = 0.0
+        self._next_passing = self._clock() + LOG_SECONDS if not self.live else 0.0
         #: Whether all tests have ended.
         self.over = False
         self.expect({})
@@ -134,6 +137,19 @@ class Progress:
         """Write a permanent line about a running case."""
         if not self.quiet:
             self._write(text[: self._width()], text)
+
+    def passing(self, text: str) -> None:
+        """Show a line that the next one replaces; in a log, one every LOG_SECONDS."""
+        if self.quiet or self._clock() < self._next_passing:
+            return
+        if not self.live:
+            self._next_passing = self._clock() + LOG_SECONDS
+            self.line(text)
+            return
+        with uncaptured(self.config):
+            self._leave_others()
+            self.terminal.rewrite(text[: self._width()], erase=True)
+            self._in_line = True
 
     def _write(self, fitting: str, full: str, **markup: bool) -> None:
         """Write a permanent line: cut to the width on a live terminal, else in full."""

@@ -15,9 +15,13 @@ needs_valgrind = pytest.mark.skipif(
     shutil.which("valgrind") is None, reason="there is no valgrind: apt-get install valgrind"
 )
 TESTS = """\
+import os
 import random
+import signal
+import threading
 
 PARTS = 100
+TIMES = 1
 
 
 def test_python(benchmark):
@@ -43,10 +47,32 @@ def test_pedantic(benchmark):
     assert made
 
 
+def test_sum(benchmark):
+    benchmark(lambda: sum(range(3000 * TIMES)))
+
+
 def test_chance(meter):
     source = random.Random()
     meter(lambda: sum(range(source.randrange(1, 1_000_000))))
+
+
+def test_threads(meter):
+    def work():
+        threads = [threading.Thread(target=lambda: sum(range(50_000))) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    meter(work)
+
+
+def test_crash(meter):
+    if "IPUBENCH_COUNT_CHILDREN" in os.environ:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    meter(lambda: sum(range(1000)))
 """
+DECIDED = "python or pedantic or sum"
 ALONE = "--gate=instructions:0.5%"
 
 
@@ -60,7 +86,8 @@ def counted(tmp_path: Path) -> OwnProject:
 
 def _more_work(own: OwnProject) -> None:
     path = own.folder / "tests" / "test_own.py"
-    path.write_text(path.read_text().replace("PARTS = 100", "PARTS = 101"))
+    text = path.read_text().replace("PARTS = 100", "PARTS = 101")
+    path.write_text(text.replace("TIMES = 1", "TIMES = 2"))
 
 
 def _verdicts(own: OwnProject) -> Dict[str, Any]:
@@ -71,12 +98,13 @@ def _verdicts(own: OwnProject) -> Dict[str, Any]:
 @needs_valgrind
 @pytest.mark.entry_point
 def test_one_percent_more_work_is_found_without_timing_anything(counted: OwnProject) -> None:
-    saving = ("tests", "--count=instructions", "--baseline-save=main", "--processes=1")
-    counted.run(*saving, "--keep-disturbed", "--budget=0.2s").assert_code(0)
-    same = counted.run("tests", "--baseline=main", ALONE)
+    saving = ("tests", "-k", DECIDED, "--count=instructions", "--baseline-save=main")
+    counted.run(*saving, "--processes=1", "--keep-disturbed", "--budget=0.2s").assert_code(0)
+    path = counted.folder / "tests" / "test_own.py"
+    path.write_text(f"# A comment.\n{path.read_text()}")
+    same = counted.run("tests", "-k", DECIDED, "--baseline=main", ALONE)
     same.assert_code(0)
-    kinds = {name: verdict["kind"] for name, verdict in _verdicts(counted).items()}
-    assert (kinds["test_python"], kinds["test_pedantic"]) == ("pass", "pass")
+    assert {verdict["kind"] for verdict in _verdicts(counted).values()} == {"pass"}
     records = {
         line["benchmark"]["name"]: line["benchmark"]["extra_info"]["ipubench"]
         for line in counted.lines()
@@ -84,25 +112,35 @@ def test_one_percent_more_work_is_found_without_timing_anything(counted: OwnProj
     }
     assert records["test_python"]["rounds"]["count"] == 1
     _more_work(counted)
-    more = counted.run("tests", "--baseline=main", ALONE, "--profile-on-regression")
+    more = counted.run("tests", "-k", DECIDED, "--baseline=main", ALONE, "--profile-on-regression")
     more.assert_code(1)
-    found = _verdicts(counted)["test_python"]
-    assert found["kind"] == "regressed"
-    assert found["metric"] == "instructions"
-    assert 0.005 < found["also"][0]["change"] < 0.05  # one process: an allocation may differ
+    found = _verdicts(counted)
+    assert {name: verdict["kind"] for name, verdict in found.items()} == {
+        "test_python": "regressed",
+        "test_pedantic": "regressed",
+        "test_sum": "regressed",
+    }
+    assert {verdict["metric"] for verdict in found.values()} == {"instructions"}
+    assert 0.008 < found["test_python"]["also"][0]["change"] < 0.012
+    assert found["test_sum"]["also"][0]["change"] == pytest.approx(1, abs=0.05)
     profiles = [line["profile"] for line in counted.lines() if line["type"] == "profile"]
     assert any(profile["functions"] for profile in profiles)
 
 
 @needs_valgrind
-def test_a_case_that_differs_each_time_is_uncountable_and_timed(counted: OwnProject) -> None:
-    saving = ("tests", "-k", "chance", "--count=instructions", "--baseline-save=main")
-    counted.run(*saving, "--processes=2", "--keep-disturbed", "--budget=0.2s").assert_code(0)
-    outcome = counted.run("tests", "-k", "chance", "--baseline=main", ALONE, "--budget=0.2s")
-    assert outcome.code in (0, 1)
-    (verdict,) = _verdicts(counted).values()
-    assert verdict["metric"] == "throughput"
-    assert any(reason.startswith("uncountable") for reason in verdict["reasons"])
+def test_what_cannot_be_counted_is_open_and_has_a_reason(counted: OwnProject) -> None:
+    words = ("tests", "-k", "chance or threads or crash")
+    saving = (*words, "--count=instructions", "--baseline-save=main")
+    counted.run(*saving, "--processes=1", "--keep-disturbed", "--budget=0.2s").assert_code(0)
+    outcome = counted.run(*words, "--baseline=main", ALONE, "--gate-inconclusive=fail")
+    outcome.assert_code(1)
+    verdicts = _verdicts(counted)
+    assert {verdict["kind"] for verdict in verdicts.values()} == {"inconclusive"}
+    reasons = {name: " ".join(verdict["reasons"]) for name, verdict in verdicts.items()}
+    assert "chance" in reasons["test_chance"]
+    assert "threads" in reasons["test_threads"]
+    assert "SIGSEGV" in reasons["test_crash"]
+    assert all(reason in outcome.text for reason in reasons.values())
 
 
 REFUSED = [
