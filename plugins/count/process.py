@@ -88,11 +88,7 @@ class CountingProcess:
             cases = CountedCases(self.ours, first, self.place, words, variables, self.way)
             each = MOST_SECONDS + BESIDE_SECONDS
             most = START_SECONDS + len(nodeids) * len(children) * each
-            return cases.run(
-                folder,
-                most,
-                lambda: told(sum(isinstance(line, CountLine) for line in lines_in(folder))),
-            )
+            return cases.run(folder, most, lambda: told(_done(folder, len(children))))
 
 
 def start(way: str, folder: Path) -> List[str]:
@@ -105,6 +101,12 @@ def fixed() -> Dict[str, str]:
     """Return the variables that make a process do the same each time it runs."""
     one = dict.fromkeys((*THREAD_VARIABLES, *OTHER_THREADS), "1")
     return {**one, "PYTHONHASHSEED": "0"}
+
+
+def _done(folder: Path, children: int) -> int:
+    """Return the number of counts so far; a case that cannot be counted has had all of them."""
+    found = [line.counted for line in lines_in(folder) if isinstance(line, CountLine)]
+    return sum(children if one.uncountable else 1 for one in found)
 
 
 def _reason(results: SessionResults, name: str) -> str:

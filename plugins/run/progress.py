@@ -58,6 +58,7 @@ class Progress:
         #: Whether the current line of the terminal is ours, so that we may replace it.
         self._in_line = False
         self._next_estimate = 0.0
+        self._passing = ""
         self._next_passing = self._clock() + LOG_SECONDS if not self.live else 0.0
         #: Whether all tests have ended.
         self.over = False
@@ -140,10 +141,12 @@ class Progress:
 
     def passing(self, text: str) -> None:
         """Show a line that the next one replaces; in a log, one every LOG_SECONDS."""
-        if self.quiet or self._clock() < self._next_passing:
+        if self.quiet or self._clock() < self._next_passing or text == self._passing:
             return
+        self._passing = text
         if not self.live:
-            self._next_passing = self._clock() + LOG_SECONDS
+            self._passing = ""
+        self._next_passing = self._clock() + LOG_SECONDS
             self.line(text)
             return
         with uncaptured(self.config):
