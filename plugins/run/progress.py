@@ -145,8 +145,7 @@ class Progress:
             return
         self._passing = text
         if not self.live:
-            self._passing = ""
-        self._next_passing = self._clock() + LOG_SECONDS
+            self._next_passing = self._clock() + LOG_SECONDS
             self.line(text)
             return
         with uncaptured(self.config):
