@@ -14,6 +14,7 @@ from typing import Any, Dict, Generator, List, Optional
 import pytest
 
 from ipubench.fixtures.case.untrusted import printable
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.garbage import exit_without_garbage_collection
 from ipubench.fixtures.poplar.options import TF_FLAGS
 from ipubench.plugins.baseline import history
@@ -191,7 +192,7 @@ def pytest_runtestloop(session: pytest.Session) -> Optional[bool]:
     run.begun = not session.testsfailed or option.continue_on_collection_errors
     if listed or not run.begun:
         return listed
-    if option.counting is not None:
+    if options_of(session.config).counting is not None:
         return children.count_in_children(run, session.items)
     counting.count_cases(run, session.items)
     screening.screen_cases(run, session.items)
