@@ -68,13 +68,12 @@ def memory_before_arenas() -> Any:
     """
     wanted = ARENA - POOL
     before: List[mmap.mmap] = []
-    for direction in (1, -1):  # valgrind gives memory from below, Linux from above
+    # valgrind gives memory from below, Linux from above.
+    for direction in (1, -1, -1):
         missing = direction * (wanted - next_address()) % ARENA
         if not missing:
             break
-        before.append(mmap.mmap(-1, missing))
-        if next_address() % ARENA == wanted:
-            break
+        before.append(mmap.mmap(-1, ARENA + missing))  # less would fill an older gap
     return before
 
 
