@@ -82,6 +82,33 @@ def test_a_waiting_run_continues_when_the_device_is_free(
         pass
 
 
+def test_two_runs_that_name_devices_in_different_orders_never_wait_for_each_other(
+    holder: subprocess.Popen[bytes],
+) -> None:
+    """A run that waits for its first device holds none of the others."""
+    waits = threading.Event()
+    held = threading.Event()
+
+    def wait() -> None:
+        with lease(["zzz", "dev"], 60, lambda text: waits.set()):
+            held.set()
+
+    other = threading.Thread(target=wait)
+    other.start()
+    assert waits.wait(30)
+    with lease(["zzz"], 0.1):
+        pass
+    holder.terminate()
+    other.join(60)
+    assert held.is_set()
+
+
+def test_a_freed_lock_does_not_name_its_last_holder(folder: Path) -> None:
+    with lease(["dev"], 0.1):
+        assert json.loads((folder / "dev.lock").read_text())["pid"] == os.getpid()
+    assert (folder / "dev.lock").read_text() == ""
+
+
 def test_the_lock_of_a_killed_process_is_taken_over(holder: subprocess.Popen[bytes]) -> None:
     with lease(["other"], 0.1):
         pass

@@ -173,6 +173,16 @@ def test_a_case_of_a_lost_host_goes_to_another_and_then_fails() -> None:
     failed.assert_called_once_with("one", mock.ANY)
 
 
+def test_a_case_that_has_ended_is_not_measured_again_when_its_worker_is_lost() -> None:
+    made, failed, (a, b) = distributing(most_losses=2)
+    made._controller.has_ended = lambda key: key == "one"
+    made.lost(a, "cut", None)
+    made.mark_test_complete(b, 1)
+    made.mark_test_complete(b, 2)
+    assert b.sent == ["two", "three"] and made.tests_finished
+    assert not failed.called
+
+
 @pytest.mark.parametrize(("restarts", "losses"), [("0", 1), (None, 2)])
 def test_a_host_that_is_lost_repeatedly_is_abandoned(restarts: Optional[str], losses: int) -> None:
     made, failed, (a, b) = distributing(2, restarts)

@@ -204,6 +204,13 @@ def test_the_stop_rule(seconds: List[float], limits: Limits, reason: str) -> Non
     assert stop_reason(seconds, limits) == reason
 
 
+@pytest.mark.parametrize(("clean", "reason"), [(19, ""), (20, "precision")])
+def test_only_undisturbed_rounds_count_towards_the_fewest_of_a_precise_result(
+    clean: int, reason: str
+) -> None:
+    assert stop_reason([0.1] * 30, Limits(budget=100), clean_of=lambda all_: all_[:clean]) == reason
+
+
 @pytest.mark.parametrize(
     ("budget", "seconds", "reason"),
     [(0.01, 0.01, "disturbed"), (0.99, 0.99, "disturbed"), (1.0, 2.9, ""), (1.0, 3.1, "disturbed")],
