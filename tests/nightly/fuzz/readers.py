@@ -79,7 +79,7 @@ def _journal(folder: Path) -> bytes:
             "circumstances": {},
         },
         {"type": "selected", "cases": ["bench_x.py::bench_x[a]"]},
-        {"type": "case", "benchmark": entry("a")},
+        {"type": "case", "benchmark": as_plain(entry("a"))},
         {"type": "begin", "case": "bench_x.py::bench_x[a]"},
         {"type": "outcome", "case": "bench_x.py::bench_x[a]", "outcome": "passed"},
         {"type": "end", "exit_code": 0, "ended": 2.0},
