@@ -56,12 +56,13 @@ def build_classifier(
         initialise(network, ARCHITECTURES[model].gain)
     apply_norm(network, norm)
     if weights or not random_weights:
-        path = Path(weights) if weights else pretrained_path(model)
         if "weights_only" not in inspect.signature(torch.load).parameters:
             raise ValueError(
-                f"PyTorch {torch.__version__} would run code that {path} contains; 1.13 (Poplar "
-                "SDK 3.1) is the first that reads only weights; use --set=random_weights=true"
+                f"PyTorch {torch.__version__} would run code that a file of weights contains; 1.13 "
+                "(Poplar SDK 3.1) is the first that reads only weights; use "
+                "--set=random_weights=true"
             )
+        path = Path(weights) if weights else pretrained_path(model)
         try:
             state = torch.load(path, map_location="cpu", weights_only=True)
             network.load_state_dict(state)

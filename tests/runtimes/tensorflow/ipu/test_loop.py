@@ -397,6 +397,18 @@ def test_without_the_sdks_packages_the_message_names_them(
         step()  # needs no fused layers
 
 
+def test_a_tensorflow_beside_another_protobuf_is_a_device_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """TensorFlow 2.6 raises a TypeError with protobuf 4 and later."""
+    reason = "Descriptors cannot be created directly."
+    (tmp_path / "tensorflow.py").write_text(f"raise TypeError({reason!r})\n")
+    monkeypatch.delitem(sys.modules, "tensorflow")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(DeviceError, match=reason):
+        step()
+
+
 @pytest.mark.parametrize(
     ("versions", "ipu_keras", "reason"),
     [({}, False, "IPU Keras"), ({"keras": "2.8.0"}, True, "version of keras")],
