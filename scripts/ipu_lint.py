@@ -295,9 +295,9 @@ def traced(name: str, config: Any, function: Any) -> Iterator[Program]:
     def caught(strategy: Any, fn: Any, args: Any = (), kwargs: Any = None) -> Any:
         raise Traced(fn.__self__, args, fn(*args))
 
-    def exported(fn: Any, *_: Any, predict_step_signature: Any, **__: Any) -> Any:
+    def exported(fn: Any, folder: Any, iterations: int, signature: Any, **_: Any) -> Any:
         program = session.tf.function(fn, jit_compile=True, autograph=False)
-        raise Traced(program, (), program.get_concrete_function(*predict_step_signature))
+        raise Traced(program, (), program.get_concrete_function(*signature))
 
     device = IpuDevice("ipu", None)
     modules = double.modules()

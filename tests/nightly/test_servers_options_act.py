@@ -57,7 +57,7 @@ class Inputs:
             f"{servers}.request_step.Clients": self.clients,
             f"{servers}.triton.server.find_installation": lambda _: Installation(folder, folder),
             f"{servers}.triton.server.link_backend": lambda *_: None,
-            f"{servers}.triton.server.options_of": lambda *_: frozenset({"grpc-address"}),
+            f"{servers}.triton.server.server_options": lambda *_: frozenset({"grpc-address"}),
             f"{servers}.triton.server.TritonServer._query": lambda server, question, *words: (
                 self.answer()
             ),
@@ -149,7 +149,7 @@ class _Clients:
         self._said.append(dataclasses.replace(load, logs=""))
         return LoadResult([0.5], 0.0, 1.0, percentiles([0.5]))
 
-    def answered(self, start: float, end: float) -> List[float]:
+    def response_times(self, start: float, end: float) -> List[float]:
         return [end]
 
     def report(self, runs: int) -> List[List[List[float]]]:
