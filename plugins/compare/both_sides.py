@@ -77,5 +77,6 @@ def unmeasured(run: Run) -> Dict[str, str]:
         before, found = sorted(run.against.cases), dict(run.against.unmeasured)
     elif run.baseline is not None:
         before = sorted(run.baseline.tests.values())
-    skipped = [name for name in before if run.results.outcomes.get(name) == "skipped"]
+    outcomes, order = run.results.outcomes, set(run.order)  # without those that --within left out
+    skipped = [name for name in before if name in order and outcomes.get(name) == "skipped"]
     return {**found, **dict.fromkeys(skipped, SKIPPED)}

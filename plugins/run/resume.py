@@ -70,8 +70,6 @@ def resume_run(
     results, device = run.results, run.selection.device
     begun = [line for line in lines if isinstance(line, (RunLine, ResumeLine))]
     before = begun[-1].circumstances
-    # Damaged lines that are about none of these cases, or whose case is lost.
-    lost = set(results.damaged).difference(item.nodeid for item in items)
     files = other_files(run, before)
 
     @functools.lru_cache(maxsize=None)
@@ -82,7 +80,7 @@ def resume_run(
     def why_again(item: pytest.Item) -> str:
         """Return why a passed case must be measured again, or ''."""
         benchmark = results.benchmarks.get(item.nodeid)
-        if lost or item.nodeid in results.damaged:
+        if item.nodeid in results.damaged:
             return "their results in the journal are damaged"
         if benchmark is None:  # the test measured nothing
             return "the journal has no result of them"
