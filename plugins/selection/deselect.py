@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import os
 import re
 from functools import partial
 from typing import Any, List, Sequence, Set
@@ -15,6 +16,7 @@ from ipubench.fixtures.case.cases import NAMED, RARE, SWEEP, Case
 from ipubench.fixtures.case.errors import some_of
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.processor import read_topology
+from ipubench.fixtures.poplar.options import TF_FLAGS
 from ipubench.plugins.command_line.set_option import unknown_key_message
 from ipubench.plugins.selection.order import SERVERS
 from ipubench.plugins.selection.selected import (
@@ -234,6 +236,11 @@ def what_was_left_out(
         more = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
         lines.append(f"{cases[0]}{more}: {warning}")
     lines += _float32(selection.device, items)
+    if selection.device not in devices.IPU_KINDS and "--use_ipu_model" in os.environ.get(
+        TF_FLAGS, ""
+    ):
+        flag = f"{TF_FLAGS}=--use_ipu_model does nothing with --device={selection.device}"
+        lines.append(f"{flag}: --device=ipu-model takes the SDK's emulator")
     keyword, marks = config.option.keyword, config.option.markexpr
     asked = f"-k {keyword!r}" + (f" with -m {marks!r}" if marks else "")
     if selection.empty and keyword and selection.left_out:

@@ -61,7 +61,7 @@ def test_exported_flags_are_kept_unchanged() -> None:
 @pytest.mark.parametrize(
     ("exported", "needed", "needs"),
     [
-        ("--use_synthetic_data", GENERATED, "no --use_synthetic_data"),
+        ("--use_synthetic_data", GENERATED, "no --use_synthetic_data.* with --data=synthetic$"),
         (
             "--use_synthetic_data --synthetic_data_initializer=2",
             SYNTHETIC,

@@ -8,6 +8,7 @@ from typing import Tuple
 
 import pytest
 
+from ipubench.fixtures.poplar.options import TF_FLAGS
 from tests.support.harness import ROOT, Outcome, run_pytest
 
 FOUR = "".join(f"-+- Id: [{number}], target: [Fabric]\n" for number in range(4))
@@ -41,6 +42,12 @@ def test_cases_that_need_more_ipus_than_the_partition_has_are_left_out(
     text = run(tmp_path, *words, "--data=synthetic").assert_code(5).text
     assert "16 IPUs, and the partition p1 has 4" in text
     assert "no case is selected" in text
+
+
+def test_the_sdks_flag_for_the_emulator_points_to_our_option() -> None:
+    environment = {**os.environ, TF_FLAGS: "--use_ipu_model"}
+    words = ("bench_kernels/bench_dense.py", "--device=cpu", "--collect-only")
+    assert "--device=ipu-model takes" in run_pytest(ROOT, environment, *words).assert_code(0).text
 
 
 @pytest.mark.parametrize(
