@@ -26,6 +26,8 @@ from ipubench.plugins.elsewhere.remote_case import (
 from ipubench.plugins.run.results import Recording
 
 MODULE = "ipubench_names_of_cases"
+#: pytest's exit code if a file cannot be collected.
+INTERRUPTED = 2
 
 
 class Collected(NamedTuple):
@@ -66,12 +68,12 @@ def collect(ours: Recording, place: Place) -> Collected:
         )
         try:
             process.start()
-            process.ends_within(CHECK_SECONDS)
+            failed = process.ends_within(CHECK_SECONDS) and process.exit_code == INTERRUPTED
         finally:
             process.stop()
-        if not found.exists():
+        names = set(json.loads(found.read_text(encoding="utf-8"))) if found.exists() else set()
+        if not found.exists() or (failed and not names):
             return Collected(None, _reason(process.last_lines(MOST_LINES)))
-        names = set(json.loads(found.read_text(encoding="utf-8")))
     return Collected({name for name in names if _is_named(config, name)})
 
 

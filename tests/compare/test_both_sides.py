@@ -50,8 +50,10 @@ def test_another_selection_is_no_missing_case(repository: Repository) -> None:
     outcome.assert_code(0).line("1 new, 1 pass")
 
 
-def test_a_side_that_cannot_start_ends_the_run_at_once(repository: Repository) -> None:
-    path = repository.folder / "conftest.py"
+@pytest.mark.parametrize("name", ["conftest.py", "bench_fake.py"])
+def test_a_side_that_cannot_start_ends_the_run_at_once(repository: Repository, name: str) -> None:
+    """Or one that can collect none of its files."""
+    path = repository.folder / name
     text = path.read_text()
     path.write_text(f"{text}\nimport nothing_of_this_name\n")
     repository.commit("needs more")
