@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
-import msgspec
-
+from ipubench.fixtures.case.untrusted import typed
 from ipubench.plugins.baseline.format import Document
 from ipubench.plugins.gate.metric_verdict import log_cost
 from ipubench.plugins.gate.shown_throughput import shown_compute, shown_throughput
@@ -299,7 +298,7 @@ def load_points(load: Facts) -> List[LoadPoint]:
     found = []
     for point in (*(searched if isinstance(searched, list) else ()), own):
         with contextlib.suppress(ValueError):  # it was not measured
-            found.append(msgspec.convert(point, LoadPoint))
+            found.append(typed(point, LoadPoint))
     return sorted(found, key=lambda point: point.target_qps)
 
 

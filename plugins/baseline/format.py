@@ -9,9 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Callable, Final, Literal, Mapping, Sequence, Set
 
-import msgspec
-
-from ipubench.fixtures.case.untrusted import MOST_VALUES, parse_json, printable_lines
+from ipubench.fixtures.case.untrusted import MOST_VALUES, parse_json, printable_lines, typed
 from ipubench.plugins.baseline.entries import Key, key_of
 from ipubench.plugins.baseline.pytest_benchmark_file import is_saved_file, with_records
 from ipubench.plugins.baseline.run_facts import RunFacts
@@ -114,7 +112,7 @@ def _name(plain: Json) -> str:
 def checked(plain: Mapping[str, Json]) -> Document:
     """Return a document. Raises ValueError that names the case, the field and the fault."""
     try:
-        document = msgspec.convert(inward(plain), Document)
+        document = typed(inward(plain), Document)
     except ValueError as error:
         raise ValueError(_describe(plain["benchmarks"], str(error))) from None
     seen: Set[Key] = set()

@@ -11,10 +11,9 @@ import re
 from datetime import datetime, timezone
 from typing import Any, Dict, Mapping, Optional, Sequence
 
-import msgspec
-
 from ipubench.fixtures.case.cases import config_hash, effective_options
 from ipubench.fixtures.case.options import plain_options
+from ipubench.fixtures.case.untrusted import typed
 from ipubench.plugins.record.record import IMPORTED, ITSELF, facts_in, text_of
 from ipubench.plugins.record.statistics import latency, spread, throughput
 from ipubench.plugins.record.structs import (
@@ -79,7 +78,7 @@ def _with_record(one: Any, document: Mapping[str, Any]) -> Any:
     if NAMESPACE in extra and "data" in stats:
         return one
     try:
-        found = msgspec.convert(stats, Statistics)
+        found = typed(stats, Statistics)
     except ValueError as error:
         raise ValueError(f"{benchmark.get('fullname')}: stats: {error}") from None
     record = _record(text_of(benchmark, "name"), found, document)

@@ -17,13 +17,13 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.masking import remember, secrets_under
+from ipubench.fixtures.case.untrusted import typed
 from ipubench.fixtures.machine.frames import left_out
 from ipubench.fixtures.runtimes.call import CallStep, a_loop_runs, is_coroutine
 from ipubench.fixtures.runtimes.surrounded import nothing
@@ -366,7 +366,7 @@ def around(config: pytest.Config) -> Around:
         machine_info=machine_info,
         commit_info=commit_info,
     )
-    return msgspec.convert(output, Around)
+    return typed(output, Around)
 
 
 def measure_elsewhere(config: pytest.Config) -> None:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequen
 import msgspec
 from msgspec import Meta, Struct
 
+from ipubench.fixtures.case.untrusted import typed
+
 if sys.version_info >= (3, 9):
     from typing import Annotated  # novm
 else:
@@ -421,8 +423,8 @@ class Benchmark(Part, frozen=True):
 
     @staticmethod
     def of(plain: Json) -> Benchmark:
-        """Return the benchmark in plain JSON. Raises msgspec.ValidationError, with the place."""
-        return msgspec.convert(inward(plain), Benchmark)
+        """Return the benchmark in plain JSON. Raises ValueError, with the place."""
+        return typed(inward(plain), Benchmark)
 
 
 class Around(Part, frozen=True, omit_defaults=False):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Iterable, List, Mapping, NamedTuple, Optional, Sequence, Union
 
-import msgspec
-
+from ipubench.fixtures.case.untrusted import typed
 from ipubench.plugins.gate.adjacent import AdjacentRounds
 from ipubench.plugins.record.files import each_json_line
 from ipubench.plugins.record.structs import (
@@ -175,12 +174,12 @@ def line_of(plain: Union[Json, ValueError]) -> Union[JournalLine, Damaged, None]
     if isinstance(plain, ValueError):
         return Damaged("", str(plain))
     try:
-        line: JournalLine = msgspec.convert(inward(plain), JournalLine)
+        line: JournalLine = typed(inward(plain), JournalLine)  # type: ignore[arg-type]
         return line
     except ValueError as error:
         why = str(error)
     try:
-        found = msgspec.convert(plain, _OfCase)
+        found = typed(plain, _OfCase)
     except ValueError:
         return Damaged("", why)
     if found.type not in TYPES:
