@@ -70,6 +70,12 @@ def version() -> str:
     return found.stdout.decode(errors="replace").strip().replace("valgrind-", "")
 
 
+def delete_dumps(folder: Path) -> None:
+    """Delete the files of a child that has ended: a run with many cases would make gigabytes."""
+    for path in folder.glob(f"{OUT}.*"):
+        path.unlink()
+
+
 class Callgrind(Counter):
     """Counts in this process, which callgrind runs; its dumps go into a folder."""
 

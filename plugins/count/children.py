@@ -14,8 +14,9 @@ from typing import Callable
 
 import pytest
 
-#: The exit code of a child that has written a count, and that of one that has written none.
-COUNTED, NOT_COUNTED = 0, 3
+#: The exit code of a child that has written a count, and that of one that has written none. A test
+#: that ends its process uses others.
+COUNTED, NOT_COUNTED = 117, 118
 
 
 class ChildError(Exception):

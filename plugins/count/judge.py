@@ -30,6 +30,7 @@ TOLERANCE = 0.1
 #: Of all instructions of a call: less growth of one function is not worth a line.
 LEAST_GROWTH = 0.0005
 MOST_GROWN = 5
+INSTEAD = "--gate=5% judges its time"
 #: What has to be the same for counts to be comparable.
 ALIKE = ("by", "valgrind", "processor", "machine", "addresses", "hash_seed", "threads", "gc")
 
@@ -61,7 +62,7 @@ def judge(before: Counts, now: Counts, threshold: Optional[float]) -> Judgement:
     for side, counts in (("", now), ("before, ", before)):
         if counts.uncountable:
             kind = "" if threshold is None else INCONCLUSIVE
-            return Judgement(kind, reason=f"uncountable: {side}{counts.uncountable}")
+            return Judgement(kind, reason=f"uncountable: {side}{counts.uncountable}; {INSTEAD}")
     changed: List[str] = [
         f"{name} {before.how.get(name)} -> {now.how.get(name)}"
         for name in ALIKE
@@ -88,7 +89,7 @@ def judge(before: Counts, now: Counts, threshold: Optional[float]) -> Judgement:
     if kind == INCONCLUSIVE:
         reason = (
             f"its counts differ by {percent(max(before.spread, now.spread))} between processes of "
-            "equal code: time, chance or addresses decide what it does"
+            f"equal code: time, chance or addresses decide what it does; {INSTEAD}"
         )
     return Judgement(kind, before.value, now.value, threshold, reason)
 

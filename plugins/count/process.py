@@ -45,7 +45,10 @@ class CountedCases(RemoteCase):
     def command(self, results: Path, cache: Path, director: str = "") -> List[str]:
         """Return the command of the process."""
         command = super().command(results, cache, director)
-        return [*start(self.way, results), *command, f"{LONG}counting={self.way}"]
+        words = [*start(self.way, results), *command, f"{LONG}counting={self.way}"]
+        # Each child empties it: folders that pytest numbers would stay for days.
+        has_folders = self.ours.config.pluginmanager.hasplugin("tmpdir")
+        return [*words, *([f"--basetemp={results / 'tests'}"] if has_folders else [])]
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ from ipubench.plugins.record.verdict import Verdict
 #: Letters of a thousand, a million and so on.
 PREFIXES = ("", "k", "M", "G", "T", "P")
 UNCOUNTABLE = "uncountable"
+#: A smaller difference between the processes that count is not shown.
+LEAST_SPREAD = 0.0005
 
 
 def count_text(value: float) -> str:
@@ -24,7 +26,10 @@ def count_text(value: float) -> str:
 
 
 def instructions_text(found: Optional[Instructions], verdict: Optional[Verdict]) -> str:
-    """Return the instructions of a call, with their change if they were compared; else '-'."""
+    """Return the instructions of a call, with the difference between the processes that counted.
+
+    If they were compared, the change follows. Without a count it is '-'.
+    """
     counts = Counts.of_record(found)
     if counts is None:
         return "-"
@@ -33,7 +38,8 @@ def instructions_text(found: Optional[Instructions], verdict: Optional[Verdict])
     also = verdict.also if verdict is not None else ()
     changes = [one.change for one in also if one.metric == INSTRUCTIONS and one.change is not None]
     change = f" {percent(changes[0], 2, sign=True)}" if changes else ""
-    return count_text(counts.value) + change
+    spread = f" ±{percent(counts.spread)}" if counts.spread >= LEAST_SPREAD else ""
+    return count_text(counts.value) + spread + change
 
 
 def grown_text(grown: Sequence[GrownFunction]) -> str:

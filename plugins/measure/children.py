@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Sequence
 
 import pytest
 
+from ipubench.plugins.count.callgrind import delete_dumps
 from ipubench.plugins.count.children import ChildError, counts_in_child
-from ipubench.plugins.count.process import CHILDREN_VARIABLE
+from ipubench.plugins.count.process import CHILDREN_VARIABLE, FOLDER_VARIABLE
 from ipubench.plugins.record.structs import CountedCase
 from ipubench.plugins.run.lines import CountLine
 from ipubench.plugins.state import Run
@@ -16,7 +18,7 @@ from ipubench.plugins.state import Run
 
 def count_in_children(run: Run, items: Sequence[pytest.Item]) -> bool:
     """Run the tests in children, in place of pytest's loop."""
-    first, end = map(int, os.environ.get(CHILDREN_VARIABLE, "0-1").split("-"))
+    first, end = map(int, os.environ[CHILDREN_VARIABLE].split("-"))
     for item in items:
         for number in range(first, end):
             if not _counts(run, item, number):
@@ -38,3 +40,5 @@ def _counts(run: Run, item: pytest.Item, number: int) -> bool:
     except ChildError as error:
         run.add(CountLine(item.nodeid, CountedCase(uncountable=str(error))))
         return False
+    finally:
+        delete_dumps(Path(os.environ[FOLDER_VARIABLE]))

@@ -15,7 +15,6 @@ from typing import Any, Callable
 from msgspec.structs import replace
 
 from ipubench.fixtures.command_line import options_of
-from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.runtimes.call import OWN, CallStep
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.fixtures.runtimes.surrounded import SurroundedCoroutine
@@ -79,9 +78,8 @@ class CountMeter(CallMeter):
         super().__init__(case_run)
         run, way = case_run.run, options_of(self.config).counting
         if run.counter is None:
-            folder = os.environ.get(FOLDER_VARIABLE) or str(scratch.make("count"))
             assert way is not None
-            run.counter = make(way, folder)
+            run.counter = make(way, os.environ[FOLDER_VARIABLE])
         self._counter = run.counter
 
     def call(self, step: Step, facts: BatchFacts, built: Built) -> None:

@@ -356,3 +356,5 @@ def test_how_a_count_is_shown() -> None:
     verdict = Verdict(PASS, also=[JudgedMetric("instructions", PASS, change=0.0101)])
     assert instructions_text(counts, verdict) == "886.8k +1.01%"
     assert instructions_text(None, verdict) == "-"
+    counts = Counts((886_757.0, 888_530.0), "", HOW).for_record()
+    assert instructions_text(counts, None) == "886.8k ±0.2%"
