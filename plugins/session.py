@@ -89,6 +89,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     run = run_of(session.config)
     run.progress = progress.Progress(session.config)
     run.interruption = interruption.handle_signals(session)
+    if run.interruption is not None:
+        session.config.pluginmanager.register(run.interruption)
     found.watch_results(run)
 
 

@@ -64,15 +64,22 @@ class Interruption:
         if signal.getsignal(signal.SIGINT) is loading.USUAL[signal.SIGINT]:
             self._handle(signal.SIGINT)
 
+    # Before pytest formats a traceback, which takes long enough for a second Ctrl-C.
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_keyboard_interrupt(self) -> None:
+        """Note that the session ends."""
+        self.finish()
+
     def _handle(self, number: signal.Signals) -> None:
         self._before[number] = signal.signal(number, self)
 
     def leave(self) -> int:
         """Restore the handlers; return the exit code of a signal that has arrived, or 0."""
         for number, before in self._before.items():
-            signal.signal(number, before)
             if before is loading.USUAL[number]:
                 loading.end_quietly(number)
+            else:
+                signal.signal(number, before)
         return self.code
 
 

@@ -57,6 +57,8 @@ def end_at_once(number: int, frame: Optional[FrameType]) -> None:
 
 def begin() -> None:
     """Handle the signals until the session, unless the program that runs pytest does."""
+    # The first to be registered runs last. Then Python would restore the system's handlers.
+    atexit.register(_install, signal.SIG_IGN)
     for number in CODES:
         if _is_main() and signal.getsignal(number) in (USUAL[number], _after):
             signal.signal(number, _while_loading)
@@ -77,7 +79,7 @@ def end_quietly(number: int) -> None:
 
 def _install(handler: Any) -> None:
     for number in CODES:
-        if _is_main() and signal.getsignal(number) in (_while_loading, _after):
+        if _is_main() and signal.getsignal(number) in (_while_loading, _after, end_at_once):
             signal.signal(number, handler)
 
 

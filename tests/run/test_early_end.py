@@ -18,7 +18,8 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Iterator[List[int]]:
     """The signals that ended the process at once; real handlers are as before afterwards."""
     found: List[int] = []
     monkeypatch.setattr(loading, "end_at_once", lambda number, frame: found.append(number))
-    monkeypatch.setattr(loading, "end_quietly", lambda number: None)
+    usual = loading.USUAL
+    monkeypatch.setattr(loading, "end_quietly", lambda n: signal.signal(n, usual[n]))
     before = {number: signal.getsignal(number) for number in loading.CODES}
     yield found
     assert before == {number: signal.getsignal(number) for number in loading.CODES}
