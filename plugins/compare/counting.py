@@ -131,6 +131,7 @@ def _count(run: Run, counting: Counting, names: Sequence[str], children: range, 
 
     for name, found in counting.here.count(names, children, told).items():
         counting.counted.setdefault(name, []).extend(found)
+    ours(progress.most)
     for other in others:
         for name, found in other.result(progress).items():
             counting.counted_there.setdefault(name, []).extend(found)
@@ -141,7 +142,7 @@ class CountProgress:
 
     def __init__(self, progress: Progress, what: str, most: int) -> None:
         progress.line(what)
-        self._progress, self._most = progress, most
+        self._progress, self.most = progress, most
         self._done: List[int] = []
         self._first: Optional[Tuple[int, float]] = None
 
@@ -160,10 +161,10 @@ class CountProgress:
         done, now = min(self._done), time.monotonic()
         if done and self._first is None:
             self._first = done, now  # the start of the process took the time until here
-        text = f"counted {100 * done // self._most}%"
+        text = f"counted {100 * done // self.most}%"
         if self._first is not None and done > self._first[0]:
             each = (now - self._first[1]) / (done - self._first[0])
-            text += f", {time_left(each * (self._most - done))}"
+            text += f", {time_left(each * (self.most - done))}"
         self._progress.passing(text)
 
 
