@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
@@ -118,7 +119,8 @@ def judged(folder: Path, baseline: Path, words: List[str]) -> Found:
             also = line["verdict"]["also"]
             change = also[0]["change"] if also else 0.0
             found[line["case"].partition("::")[2]] = line["verdict"]["kind"], change
-    print(f"{folder.name[:9]}: {sorted(set(found.values()))[-1]}", file=sys.stderr, flush=True)
+    kinds = Counter(kind for kind, _ in found.values())
+    print(f"{folder.name.rstrip('x-')}: {dict(kinds)}", file=sys.stderr, flush=True)
     return found
 
 

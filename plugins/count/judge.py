@@ -79,8 +79,9 @@ def judge(before: Counts, now: Counts, threshold: Optional[float]) -> Judgement:
         kind = PASS
     else:
         least = now.value / max(before.values) - 1 - spread
-        most = max(now.values) / before.value - 1 + spread
-        kind = PASS if -threshold <= least and most <= threshold else INCONCLUSIVE
+        most = max(now.values) / before.value - 1
+        kind = PASS if most <= threshold else INCONCLUSIVE
+        most += spread
     if least > threshold:
         kind = REGRESSED
     elif most < -threshold:

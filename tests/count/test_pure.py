@@ -216,7 +216,8 @@ TWICE = (1000.0, 1000.2, 1080.0)  # the least count was found twice; the third w
         (TWICE, (1010,), 0.005, INCONCLUSIVE),
         ((1000, 1001), (1000.5, 1001.5), 0.005, PASS),  # all within the threshold
         ((1000, 1500, 2000), (1900, 2900), 0.005, INCONCLUSIVE),  # chance
-        ((2000, 1500, 1000), (400, 900, 600), 0.005, INCONCLUSIVE),
+        ((1000, 1003, 1007), (1000.9, 1004), 0.005, PASS),  # no count now is too large
+        ((1000, 1003, 1007), (1000.9, 1006), 0.005, INCONCLUSIVE),
         (TWICE, (900, 900), 0.005, IMPROVED),
         (TWICE, (1010,), None, UNJUDGED),
     ],
