@@ -21,15 +21,13 @@ from ipubench.plugins.baseline import history
 from ipubench.plugins.benchmarks_yml import plugin as benchmarks_yml
 from ipubench.plugins.command_line import refusals
 from ipubench.plugins.compare import (
-    against_plugin,
-    baseline_plugin,
+    baseline,
     both_sides,
     counting,
     explain,
-    fresh_processes,
-    judge_plugin,
+    judge,
+    other_side,
     policy,
-    screening,
 )
 from ipubench.plugins.fleet import controller, worker
 from ipubench.plugins.listing import describe, dry_run
@@ -46,7 +44,7 @@ from ipubench.plugins.measure import (
 )
 from ipubench.plugins.report import plugin as reports
 from ipubench.plugins.report import terminal
-from ipubench.plugins.run import interruption, journal, masked, progress, within
+from ipubench.plugins.run import gate_time, interruption, journal, masked, progress
 from ipubench.plugins.run.exit_code import exit_code
 from ipubench.plugins.selection import datasets, deselect, expand, functions, named, order
 from ipubench.plugins.selection.selected import case_of
@@ -73,14 +71,12 @@ def begin(config: pytest.Config) -> None:
     instance.direct_instances(run)
     executables.store_executables(run)
     run.exported_flags = os.environ.get(TF_FLAGS)
-    run.limit = within.limit_of(config)
     reports.check_places(config)
     explain.refuse_without_gate(config)
-    against_plugin.prepare_other_side(run)
+    other_side.prepare_other_side(run)
     policy.read_policy(run)
-    baseline_plugin.read_baseline(run)
+    baseline.read_baseline(run)
     benchmarks_yml.read_files(run)
-    fresh_processes.reserve_gate_time(config, run.limit)
     counting.prepare(run)
 
 
@@ -115,7 +111,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Make a case of a test that measures."""
     run = run_of(item.config)
-    baseline_plugin.restore_case(run, item)
+    baseline.restore_case(run, item)
     functions.make_case_of(item, run.selection)
 
 
@@ -155,15 +151,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Check what the selected cases need, and divide the time among them."""
     config, items, run = session.config, session.items, run_of(session.config)
     run.flags = apart.flags_of_most(items)
-    baseline_plugin.match_root_folder(run)
+    baseline.match_root_folder(run)
     policy.check_markers(run, items)
     journal.note_selection(run, items)
     both_sides.compare_cases(run, items)
     datasets.find_data(config, items)
     run.progress.expect_of(items)
-    run.gate_time = fresh_processes.gate_time_of(config, items)
-    if run.limit is not None:
-        run.limit.waiting = run.gate_time.cases
+    run.gate_time = gate_time.of_run(config, items)
     benchmarks_yml.check_commands(run, items)
     inspection.choose_folders(run, items)
 
@@ -176,15 +170,15 @@ def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Ite
         *deselect.what_was_left_out(config, items, run.selection),
         *datasets.which_data(config),
         *journal.where_results_go(run),
-        *baseline_plugin.gate_forecast(run, items),
-        *against_plugin.comparison_lines(run, items),
+        *baseline.gate_forecast(run, items),
+        *other_side.comparison_lines(run, items),
         *apart.why_cases_are_apart(items),
     ]
     return list(map(printable, lines))
 
 
 def pytest_runtestloop(session: pytest.Session) -> Optional[bool]:
-    """With ``--describe`` or ``--dry-run`` list the cases and run none; else count and screen.
+    """With ``--describe`` or ``--dry-run`` list the cases and run none; else count and compare.
 
     A process that counts runs each test in children.
     """
@@ -197,7 +191,7 @@ def pytest_runtestloop(session: pytest.Session) -> Optional[bool]:
     if options_of(session.config).counting is not None:
         return children.count_in_children(run, session.items)
     counting.count_cases(run, session.items)
-    screening.screen_cases(run, session.items)
+    other_side.compare_first(run, session.items)
     return None
 
 
@@ -220,9 +214,8 @@ def pytest_fixture_setup(
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, None, None]:
     """Begin a case in the journal and on the screen; count its time."""
-    run, is_case = run_of(item.config), case_of(item) is not None
-    brief = screening.measured_briefly(run, item)
-    with within.time_of_case(run.limit, item), run.spent.of_test(is_case), brief:
+    run = run_of(item.config)
+    with run.spent.of_test(case_of(item) is not None):
         run.progress.begin_test(item)
         journal.begin_case(run, item)
         run.bounds.begin(item)
@@ -232,12 +225,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, None, None]:
     executables.forget_executables(run)
 
 
-# Runs before a marker skips the test: a skipped case has used its share of the time.
+# Runs before a marker skips the test.
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Start with no results for this test, and give the case its budget."""
+    """Start with no results for this test."""
     base.begin_test(item)
-    within.give_budget(run_of(item.config).limit, item)
 
 
 def pytest_runtest_call(item: pytest.Item) -> None:
@@ -263,7 +255,7 @@ def pytest_runtest_call_last(item: pytest.Item) -> None:
     """Record and judge the case."""
     found.record_results(item)
     explain.keep_release(item)
-    judge_plugin.judge_case(run_of(item.config), item)
+    judge.judge_case(run_of(item.config), item)
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -350,10 +342,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     interruption.note_early_end(run, ended)
     journal.end_selection(run)
     benchmarks_yml.write_columns(run)
-    within.name_skipped(run.limit, run)
     both_sides.add_open_verdicts(run)
     found.name_late(run)
-    against_plugin.add_closing_lines(run)
+    other_side.add_closing_lines(run)
     policy.name_unused_patterns(run)
 
 
@@ -362,7 +353,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_sessionfinish_last(session: pytest.Session) -> None:
     """Store the baseline, the history and the report."""
     run = run_of(session.config)
-    for store in (baseline_plugin.conclude, history.keep_run, reports.write_reports):
+    for store in (baseline.conclude, history.keep_run, reports.write_reports):
         store(run, _end(session))
     _end(session)
 

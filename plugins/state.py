@@ -5,28 +5,40 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Dict, List, Optional, Protocol, Set, Tuple
 
 import pytest
 
+from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.instances.instance import Instance
 from ipubench.plugins.baseline.comparison import Comparison
 from ipubench.plugins.baseline.entries import Place
 from ipubench.plugins.count.counter import Counter
 from ipubench.plugins.count.state import Counting
 from ipubench.plugins.elsewhere.against import Against
-from ipubench.plugins.gate.paired import Passed
 from ipubench.plugins.gate.policy_file import Policy
+from ipubench.plugins.record.verdict import Verdict
 from ipubench.plugins.run.bounds import Bounds
 from ipubench.plugins.run.gate_time import GateTime
 from ipubench.plugins.run.interruption import Interruption
 from ipubench.plugins.run.progress import Progress
 from ipubench.plugins.run.results import Recording
 from ipubench.plugins.run.time_spent import TimeSpent, seconds_of_start
-from ipubench.plugins.run.within import TimeLimit
 
 #: The flags of a case's TensorFlow that differ between cases, in a stable order.
 Flags = Tuple[Tuple[str, Optional[str]], ...]
+
+
+class Settled(Protocol):
+    """A case with a verdict, or with the reason why a process could not measure it."""
+
+    @property
+    def verdict(self) -> Optional[Verdict]:
+        """Its verdict."""
+
+    @property
+    def error(self) -> Optional[CaseError]:
+        """Why a process of this side could not measure it."""
 
 
 @dataclass
@@ -40,17 +52,14 @@ class Run(Recording):
     #: The line of the running case. It shows nothing before pytest has a terminal.
     progress: Progress = field(init=False)
     bounds: Bounds = field(init=False)
-    #: The time limit of --within.
-    limit: Optional[TimeLimit] = None
     #: The share of --gate-time for each case's fresh processes.
-    gate_time: GateTime = field(default_factory=lambda: GateTime(None, 0))
+    gate_time: GateTime = field(default_factory=GateTime)
     #: What the run is compared with, and how much a case may lose.
     baseline: Optional[Comparison] = None
     against: Optional[Against] = None
     same: str = ""  # why nothing is compared: --against names this environment
-    #: The cases that have passed before the first test (plugins/compare/screening.py).
-    screened: Dict[str, Passed] = field(default_factory=dict)
-    screening: str = ""  # a line on how many
+    #: The cases that were compared before the first test (plugins/compare/other_side.py).
+    settled: Dict[str, Settled] = field(default_factory=dict)
     policy: Optional[Policy] = None
     #: What makes the gate another one than a reader would expect.
     gate_notes: List[str] = field(default_factory=list)

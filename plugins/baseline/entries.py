@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from ipubench.fixtures.case.errors import some_of
 from ipubench.plugins.gate.countable import LEAST_FRESH, disturbance_text, is_clean
-from ipubench.plugins.gate.rule import Rule, judge
+from ipubench.plugins.gate.stored import Rule, judge
 from ipubench.plugins.record.host_process import software_changes
 from ipubench.plugins.record.record import (
     THROUGHPUT,

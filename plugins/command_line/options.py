@@ -198,13 +198,6 @@ def _add_measuring(group: Section) -> None:
         help="longest measuring time per case (5s)",
     )
     group.addoption(
-        "--within",
-        type=duration,
-        metavar="DURATION",
-        help="fit the selected cases into this time, such as 10min: first fewer rounds, then fewer "
-        "cases; the summary lists those left out",
-    )
-    group.addoption(
         "--target-precision",
         type=percentage,
         default="1%",

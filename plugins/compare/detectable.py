@@ -12,7 +12,7 @@ from ipubench.plugins.gate.countable import (
     is_clean,
     too_disturbed,
 )
-from ipubench.plugins.gate.rule import DETECTABLE_CHANGE, Rule, least_slowdown
+from ipubench.plugins.gate.stored import DETECTABLE_CHANGE, Rule, least_slowdown
 from ipubench.plugins.record.record import THROUGHPUT, processes_of
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.text import percent

@@ -11,6 +11,7 @@ import math
 import random
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, TypeVar
 
 import pytest
@@ -28,21 +29,25 @@ from ipubench.fixtures.machine.watch import Watch
 from ipubench.plugins.elsewhere import guarded_pytest
 from ipubench.plugins.elsewhere.place import Place
 from ipubench.plugins.elsewhere.remote_case import (
-    FreshError,
     RemoteCase,
     known_reason,
+    results_of,
     running_on,
 )
 from ipubench.plugins.gate.adjacent import LEAST_COMPARABLE, AdjacentRounds
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.text import percent
+from ipubench.plugins.run.lines import lines_in
 from ipubench.plugins.run.progress import time_left
+from ipubench.plugins.run.results import SessionResults
 from ipubench.plugins.selection.order import SERVERS
 from ipubench.plugins.selection.selected import case_of
 
 #: Devices that two processes can hold at once, each ready to run.
 SHARED_DEVICES = ("cpu", "fake")
 HERE, THERE = "the process here", "the process there"
+#: The reason of a skip by the command `close`.
+LEFT_OUT = "the run leaves this case out"
 Processes = TypeVar("Processes", bound="TwoProcesses")
 
 
@@ -73,6 +78,8 @@ class TwoProcesses:
     device: str
     progress: Callable[[str], None]
     processes: Mapping[str, Instances]
+    #: The folders of their journals.
+    folders: Mapping[str, Path]
     #: The time limit of a command.
     most_seconds: float
     #: The share of a round that is timed: setup and teardown of a call are not.
@@ -127,7 +134,7 @@ class TwoProcesses:
             for here_first in random.sample((True, False), 2):
                 self._both(here_first, rounds, watched)
             if rounds.looks(steps):
-                watched.complete(rounds, timed_only=self.timed == 1)
+                watched.complete(rounds)
                 rounds.stopped_by = rounds.stop_reason(budget, precision, steps)
                 if self.estimate is not None and not rounds.stopped_by:
                     self.estimate(partial(self._estimate, rounds, budget, precision, steps))
@@ -142,8 +149,12 @@ class TwoProcesses:
     def _both(self, here_first: bool, rounds: AdjacentRounds, watched: Contended) -> None:
         for name in names_in_order(here_first):
             watched.read()
-            seconds = float(self.order(name, "round"))
-            (rounds.here if name == HERE else rounds.there).seconds.append(seconds)
+            seconds, used, waited = self.order(name, "round")
+            side = rounds.here if name == HERE else rounds.there
+            side.seconds.append(float(seconds))
+            # With an untimed part of a round, they are those of both parts.
+            side.cpu_seconds.append(used if self.timed == 1 else None)
+            side.waited.append(waited if self.timed == 1 else None)
         rounds.here_first.append(here_first)
 
     def benchmarks(self, rounds: AdjacentRounds, here_first: bool) -> List[Benchmark]:
@@ -172,6 +183,10 @@ class TwoProcesses:
                 why = "modules of another checkout were imported"
                 raise InstanceError(why, why, name)
 
+    def results(self, name: str) -> SessionResults:
+        """Return what the journal of one process holds."""
+        return SessionResults.of(lines_in(self.folders[name]))
+
     def order(self, name: str, order: str, argument: Any = None) -> Any:
         """Send a command to one process; return its reply."""
         return self.processes[name].command(order, argument, self.most_seconds)[0]
@@ -198,33 +213,6 @@ def names_in_order(here_first: bool) -> Tuple[str, str]:
 
 
 @contextlib.contextmanager
-def taking_turns(
-    here: RemoteCase,
-    there: RemoteCase,
-    here_first: bool,
-    device: str,
-    progress: Callable[[str], None],
-) -> Iterator[TwoProcesses]:
-    """Yield the processes of a pair, with their steps ready; end both, with all that they started.
-
-    Raises FreshError if one fails, UnfitError if the step cannot take turns.
-    """
-    try:
-        with both_started(here, there, here_first, device, progress) as processes:
-            for name in names_in_order(here_first):
-                processes.order(name, "ready")
-            processes.prepare(here_first)
-            yield processes
-            processes.end()
-    except InstanceError as error:
-        raise FreshError(
-            f"{here.nodeid} could not be measured in turns: {error}",
-            why_failed(error),
-            error.name == THERE,
-        ) from None
-
-
-@contextlib.contextmanager
 def both_started(
     here: RemoteCase,
     there: RemoteCase,
@@ -238,7 +226,8 @@ def both_started(
     """
     with scratch.folder("pair") as folder:
         pair = {HERE: here.directed(HERE, folder), THERE: there.directed(THERE, folder)}
-        with TwoProcesses(device, progress, pair, here.most_seconds) as processes:
+        folders = {name: results_of(name, folder) for name in pair}
+        with TwoProcesses(device, progress, pair, folders, here.most_seconds) as processes:
             with running_on(here.ours.cpus):
                 processes.launch(here_first)
             yield processes
@@ -260,13 +249,10 @@ class Contended(Watch):
         counted = device != "fake" and contention.available
         return cls(contention if counted else None, copy_timer() if device == "cpu" else None)
 
-    def complete(self, rounds: AdjacentRounds, timed_only: bool = True) -> None:
-        """Set, for all rounds so far, the share of time that others took.
-
-        ``timed_only``: rounds have no untimed part, so the CPU time is that of the timed work.
-        """
+    def complete(self, rounds: AdjacentRounds) -> None:
+        """Set, for all rounds so far, the share of time that others took."""
         self.read()  # after the latest round; the next round begins with another reading
-        taken, used, copies = self.taken(), self.cpu_seconds(), self.around()
+        taken, copies = self.taken(), self.around()
         del self.copies[-1:]
         if self.contention is not None:
             del self.contention.readings[-1]
@@ -279,10 +265,8 @@ class Contended(Watch):
             if taken:
                 side.lost = [taken[k].lost for k in mine]
                 side.by_others = [taken[k].by_others for k in mine]
-                side.waited = [taken[k].waited for k in mine]
-                side.cpu_seconds = [used[k] if timed_only else None for k in mine]
             else:
-                side.lost = side.by_others = side.waited = side.cpu_seconds = [None] * len(mine)
+                side.lost = side.by_others = [None] * len(mine)
 
 
 def steps_of(item: pytest.Item) -> Optional[int]:

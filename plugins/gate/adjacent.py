@@ -35,9 +35,10 @@ STRETCH = 2.0
 class Side(Struct):
     """The rounds of one process: seconds, and the shares of the time that others took.
 
-    ``by_others``: CPU time of other programs; ``waited``: for which our threads had no CPU;
-    ``lost``: what of it was taken from us (fixtures/machine/contention.py). ``cpu_seconds`` are
-    those that the process itself used. All are None if the system does not count them.
+    ``by_others``: CPU time of other programs; ``lost``: what of it was taken from us
+    (fixtures/machine/contention.py). ``cpu_seconds``: those that the process itself used;
+    ``waited``: the seconds for which its threads had no CPU. All are None if the system does not
+    count them, the last two also if a round has an untimed part.
     """
 
     seconds: List[float] = []
@@ -159,6 +160,11 @@ class AdjacentRounds(Struct):
         # A pair without any comparable rounds ends sooner.
         most = (1 + STRETCH) * budget if any(kept) else budget
         return "disturbed" if math.fsum(spent) >= most else ""
+
+    @property
+    def seconds(self) -> float:
+        """The seconds of all rounds on both sides."""
+        return math.fsum(self._spent())
 
     def _spent(self) -> List[float]:
         """Return the seconds of each pair of rounds."""

@@ -1,90 +1,114 @@
-"""Judges disturbed processes by the CPU time per item.
+"""Judges a case by its CPU time, if other programs hold the CPUs. Pure functions.
 
-Other programs take CPUs away, which lengthens a round. The CPU time that the case itself uses
-changes less: caches are colder, and threads that wait for a preempted one may spin. A baseline
-shows how much, because some of its processes ran next to busy programs. Any growth beyond that
-comes from the code.
+Other programs lengthen a round, but hardly change the CPU time that the case itself uses. CPU time
+is evidence only for a case that computes all the time: otherwise it could wait longer, or use fewer
+threads, and use no more CPU time. Such a case uses its number of threads times the time of a round,
+less the time that its threads wait for a CPU.
 
-This can prove that a case is slower, but not that it is as fast: waiting uses no CPU time.
+Next to other programs a case uses somewhat more CPU time, because caches are colder. So it may be
+called slower only if both sides lost about the same share of their time to other programs.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, median
 from typing import List, Optional, Sequence
 
-from ipubench.plugins.gate.countable import LEAST_FRESH, same_copy, usual_copy
-from ipubench.plugins.gate.inference import Effect, effect
+from ipubench.plugins.gate.adjacent import AdjacentRounds, equally_disturbed
+from ipubench.plugins.gate.countable import LEAST_FRESH, is_clean
+from ipubench.plugins.gate.inference import Effect, decide, effect
 from ipubench.plugins.gate.metric_verdict import log_seconds
 from ipubench.plugins.record.structs import Process
+from ipubench.plugins.record.verdict import IMPROVED, PASS, REGRESSED
 
-#: Disturbed processes that a baseline needs to show how a case behaves next to other programs.
-LEAST_DISTURBED = 2
-#: Extra allowance for equal code, as a log: other programs may disturb it more than those did.
-UNSEEN = math.log1p(0.07)
-#: A process that lost more than this multiple of the baseline's loss is left out.
-MOST_LOST = 1.25
-#: If a process lost less than this multiple, a drop in CPU time is not expected.
-LEAST_LOST = 0.7
+#: A case computes all the time if its busy threads are a whole number, within this share.
+TOLERANCE = 0.03
+#: Disturbed processes of a baseline that a slower case needs.
+LEAST_ALIKE = 2
 
 
-@dataclass(frozen=True)
-class Growth:
-    """The growth of the CPU time per item beyond what other programs explain, as a log."""
+def busy_threads(busy: float) -> Optional[int]:
+    """Return the number of threads of a case that computes all the time; None if it does not.
 
-    effect: Effect
-    allowed: float
-    level: float
-
-    @property
-    def suspect(self) -> bool:
-        """Whether there is any growth, so that more processes may prove it."""
-        return self.effect.change > 0
-
-    @property
-    def proved(self) -> bool:
-        """Whether the growth exceeds the allowance and is significant."""
-        return self.effect.change > self.allowed and self.effect.bound(1 - self.level) > 0
-
-
-def growth(
-    before: Sequence[Process],
-    disturbed: Sequence[Process],
-    now: Sequence[Process],
-    assumed: float,
-    canary: bool,
-    allowed: float,
-    level: float,
-) -> Optional[Growth]:
-    """Return the growth of the CPU time per item; None if there are too few processes.
-
-    ``before`` are the clean processes of the baseline, ``disturbed`` its others, and ``now`` all
-    fresh ones. A process counts if it ran in the machine state of ``before``; one of ``now`` must
-    also have lost no more than the baseline's did. Next to other programs a case may use less CPU
-    time, because its threads spin less. That is expected only if it loses as much now.
+    ``busy``: the CPU time of a round, and the time that its threads waited for a CPU, as a multiple
+    of the round's time.
     """
-    copy = usual_copy(before)
-    disturbed = [one for one in disturbed if same_copy(one, copy)]
-    disturbed_costs = _log_costs(disturbed, canary)
-    if len(disturbed_costs) < LEAST_DISTURBED:
+    threads = round(busy)
+    whole = threads >= 1 and abs(busy - threads) <= TOLERANCE * threads
+    return threads if whole else None
+
+
+def change_in_rounds(rounds: AdjacentRounds) -> Optional[Effect]:
+    """Return the change of the CPU time of an item in alternating rounds; None if no evidence."""
+    here, there = (
+        [
+            (used + waited) / seconds
+            for seconds, used, waited in zip(side.seconds, side.cpu_seconds, side.waited)
+            if used is not None and waited is not None
+        ]
+        for side in (rounds.here, rounds.there)
+    )
+    if min(len(here), len(there)) < len(rounds.here_first) or not here:
         return None
-    lost = [sample.lost or 0.0 for sample in disturbed]
-    most = MOST_LOST * max(lost)
-    now = [one for one in now if same_copy(one, copy) and (one.lost or 0.0) <= most]
-    usual, found = _log_costs(before, canary), _log_costs(now, canary)
-    if not usual or len(found) < LEAST_FRESH:
+    threads = busy_threads(median(here))
+    if threads is None or threads != busy_threads(median(there)):
         return None
-    explained = max(disturbed_costs) - fmean(usual)
-    if min(one.lost or 0.0 for one in now) < LEAST_LOST * min(lost):
-        explained = max(0.0, explained)
-    explained += UNSEEN
-    change = effect(usual, found, assumed)
-    beyond = Effect(change.change - explained, change.error, change.degrees)
-    return Growth(beyond, allowed, level)
+    return rounds.cpu_effect()
+
+
+class CpuEvidence:
+    """The CPU time of disturbed processes and of a stored baseline."""
+
+    def __init__(
+        self, before: Sequence[Process], now: Sequence[Process], assumed: float, canary: bool
+    ) -> None:
+        """``before``: all processes of the baseline; ``now``: the fresh ones.
+
+        ``assumed``: the standard deviation between processes; ``canary``: whether both sides have
+        the same canary, which corrects for the machine's speed.
+        """
+        self._before, self._assumed, self._canary = before, assumed, canary
+        self.now = [one for one in now if one.cpu_seconds]
+        self._clean = [one for one in before if is_clean(one) and one.cpu_seconds]
+
+    @property
+    def counts(self) -> bool:
+        """Whether the CPU time of these processes is evidence at all."""
+        if len(self.now) < LEAST_FRESH or not self._clean:
+            return False
+        threads = {_threads(self._clean), _threads(self.now)}
+        return None not in threads and len(threads) == 1
+
+    def acquits(self, allowed: float, detectable_change: float, level: float) -> Optional[Effect]:
+        """Return the change if it shows that the case is not slower.
+
+        Other programs only add CPU time, so the baseline may have been undisturbed.
+        """
+        found = self._change(self._clean, canary=False)
+        kind = decide(found, allowed, detectable_change, level)
+        return found if kind in (PASS, IMPROVED) else None
+
+    def convicts(self, allowed: float, detectable_change: float, level: float) -> Optional[Effect]:
+        """Return the change if it shows that the case is slower."""
+        lost = fmean(one.lost or 0.0 for one in self.now)
+        alike = [
+            one for one in self._before if one.cpu_seconds and equally_disturbed(one.lost, lost)
+        ]
+        if len(alike) < LEAST_ALIKE:
+            return None
+        found = self._change(alike, self._canary)
+        kind = decide(found, allowed, detectable_change, level)
+        return found if kind == REGRESSED else None
+
+    def _change(self, before: Sequence[Process], canary: bool) -> Effect:
+        return effect(_log_costs(before, canary), _log_costs(self.now, canary), self._assumed)
+
+
+def _threads(side: Sequence[Process]) -> Optional[int]:
+    shares = [(one.cpu_seconds or 0.0) / median(one.seconds) + (one.lost or 0.0) for one in side]
+    return busy_threads(median(shares))
 
 
 def _log_costs(side: Sequence[Process], canary: bool) -> List[float]:
-    """Return the log of the CPU seconds per item, for each process that has them."""
-    return [log_seconds(one.cpu_seconds, one, canary) for one in side if one.cpu_seconds]
+    """Return the log of the CPU seconds per item of each process."""
+    return [log_seconds(one.cpu_seconds or 0.0, one, canary) for one in side]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ipubench.plugins.gate.rule import DETECTABLE_CHANGE
+from ipubench.plugins.gate.stored import DETECTABLE_CHANGE
 from ipubench.plugins.record.record import THROUGHPUT
 from ipubench.plugins.record.text import percent
 from ipubench.plugins.record.verdict import PASS, Verdict

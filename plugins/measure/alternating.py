@@ -1,14 +1,15 @@
 """Measures a case in turns with another process, round by round.
 
 plugins/elsewhere/alternating.py starts both processes and sends the commands, over the protocol of
-instances (fixtures/instances/protocol.py). Version 3 has these, in this order, for each case:
+instances (fixtures/instances/protocol.py). Version 4 has these, in this order, for each case:
 
 - ``ready``: the reply comes when everything is imported and the step is about to be built; it is
   the case's name;
 - ``prepare``: build, compile and calibrate; the reply has the batches of a round, its timed share
   (``timed``), and the reason if the step cannot alternate;
 - ``warm_up``, with the batches of a round that both processes take;
-- ``round``, once for each round: the reply is its seconds;
+- ``round``, once for each round: the reply is its seconds, the CPU seconds that this process used
+  meanwhile, and the seconds for which its threads waited for a CPU (None if unknown);
 - ``record``, with what ended the rounds: the reply is the benchmark;
 - ``close``: the test continues to its end, and may still fail. In place of ``prepare`` or
   ``warm_up`` it skips the test.
@@ -19,13 +20,15 @@ Between two commands this process does nothing, so that the other one has the ma
 from __future__ import annotations
 
 import time
-from typing import Any, List, Tuple
+from typing import Any, List, NamedTuple, Optional, Tuple
 
 import pytest
 
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.instances.instance import Instance
+from ipubench.fixtures.machine.contention import waited_seconds
 from ipubench.fixtures.runtimes.step import Step
+from ipubench.plugins.elsewhere.alternating import LEFT_OUT
 from ipubench.plugins.measure.base import (
     BatchFacts,
     CaseRun,
@@ -87,21 +90,42 @@ def wait_until_quiet() -> None:
             return
 
 
+class Work(NamedTuple):
+    """What this process has done so far: its CPU seconds, and those that its threads waited."""
+
+    used: float
+    waited: Optional[float]
+
+    @classmethod
+    def so_far(cls) -> Work:
+        """Return what it has done until now."""
+        return cls(time.process_time(), waited_seconds())
+
+
 class RoundsOnCommand(Rounds):
     """Runs a round for each command. The other process's rounds take the canary's place."""
 
     commands: Commands
+    #: What this process had done when the round began.
+    begun: Work = Work(0.0, None)
 
     def before_round(self, seconds: List[float]) -> None:
         """Reply with the latest round, and wait for the next command or the end."""
+        used, waited = Work.so_far()
         if seconds:
             self.energy.end()
-        self.commands.reply(seconds[-1] if seconds else None)
+            before = self.begun
+            unknown = waited is None or before.waited is None
+            waits = None if unknown else (waited or 0.0) - (before.waited or 0.0)
+            self.commands.reply([seconds[-1], used - before.used, waits])
+        else:
+            self.commands.reply(None)
         command, argument = self.commands.wait_for_any("round", "record")
         if command == "record":
             self.stopped_by = argument
             raise EnoughRounds
         self.energy.begin()
+        self.begun = Work.so_far()
 
 
 class AlternatingMeter(Meter):
@@ -134,7 +158,7 @@ class AlternatingMeter(Meter):
         command, argument = self._commands.wait_for_any(*expected, "close")
         if command == "close":
             self._commands.reply_to_close()
-            pytest.skip("the run leaves this case out")
+            pytest.skip(LEFT_OUT)
         return argument
 
     def _adapts(self, step: Step) -> bool:

@@ -12,6 +12,7 @@ from ipubench.plugins.measure.inspection import CompileMeter, ProfileMeter
 from ipubench.plugins.measure.instance import InstanceMeter
 from ipubench.plugins.measure.meter import Meter
 from ipubench.plugins.measure.peaks import Peaks
+from ipubench.plugins.measure.settled import SettledMeter
 
 
 def meter_of(case_run: CaseRun, peaks: Callable[[], Peaks]) -> StepMeter:
@@ -27,6 +28,8 @@ def meter_of(case_run: CaseRun, peaks: Callable[[], Peaks]) -> StepMeter:
         return ProfileMeter(case_run)
     if getattr(case_run.case.config, "compile_only", False):
         return CompileMeter(case_run)
+    if case_run.fullname in case_run.run.settled:
+        return SettledMeter(case_run)
     counting = case_run.run.counting
     if counting is not None and counting.alone:
         return OnceMeter(case_run)

@@ -176,12 +176,12 @@ class FailureReporter:
             len(item.session.items) > 1
         )
         if call.excinfo is not None and not goes_on:
-            self._send(call.excinfo.value)
+            self._send(call.excinfo.value, item.nodeid)
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Report why the session ends early, for example because there is no device."""
         self._send(excinfo.value)
 
-    def _send(self, error: BaseException) -> None:
+    def _send(self, error: BaseException, case: str = "") -> None:
         expected = isinstance(error, (CaseError, pytest.exit.Exception))
-        self._instance.fail(str(error) if expected else f"{type(error).__name__}: {error}")
+        self._instance.fail(str(error) if expected else f"{type(error).__name__}: {error}", case)

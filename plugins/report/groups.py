@@ -15,8 +15,8 @@ from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.gate.countable import deciding
 from ipubench.plugins.gate.inference import effect
 from ipubench.plugins.gate.metric_verdict import log_cost
-from ipubench.plugins.gate.rule import ASSUMED
 from ipubench.plugins.gate.shown_throughput import shown_throughput, throughput_of
+from ipubench.plugins.gate.stored import ASSUMED
 from ipubench.plugins.record.record import THROUGHPUT, is_timed, processes_of
 from ipubench.plugins.record.structs import Benchmark, Facts
 from ipubench.plugins.record.text import rate_text

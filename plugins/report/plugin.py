@@ -15,7 +15,7 @@ from ipubench.plugins.baseline.format import Document
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.baseline.runs import facts_of
 from ipubench.plugins.command_line.arguments import is_worker, only_lists
-from ipubench.plugins.compare.baseline_plugin import missing_cases
+from ipubench.plugins.compare.baseline import missing_cases
 from ipubench.plugins.gate.shown_throughput import shown_throughput
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.report.files import ReportError, append_summary, check, write

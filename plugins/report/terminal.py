@@ -14,7 +14,7 @@ from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.baseline.rows import CHANGED, change_text, own_noise, reasons_of
 from ipubench.plugins.baseline.store import path_text
 from ipubench.plugins.command_line.arguments import all_arguments
-from ipubench.plugins.compare.baseline_plugin import missing_cases
+from ipubench.plugins.compare.baseline import missing_cases
 from ipubench.plugins.gate.passed import why_passed
 from ipubench.plugins.gate.policy_file import Policy
 from ipubench.plugins.record import pytest_benchmark_adapter

@@ -1,41 +1,35 @@
-"""Implements `--gate-time`, which limits the time of a gate's fresh processes."""
+"""Implements `--gate-time`, which limits the time of all measurements for a comparison."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import time
-from typing import Iterator, Optional
+from typing import Iterator, Optional, Sequence
+
+import pytest
+
+from ipubench.fixtures.command_line import options_of
+from ipubench.plugins.command_line.arguments import worker_count, workers_in_turns
+from ipubench.plugins.selection.selected import case_of
 
 
 class GateTime:
-    """The rest of ``--gate-time``, divided equally among the remaining cases."""
+    """The rest of ``--gate-time``, which the cases that have not ended share."""
 
-    def __init__(self, seconds: Optional[float], cases: int) -> None:
-        self._left = math.inf if seconds is None else seconds
-        #: The number of cases that have not ended, including the current one.
+    def __init__(self, seconds: Optional[float] = None, cases: int = 0) -> None:
+        """``seconds``: None for no limit. ``cases``: the number of cases that share them."""
+        self.left = math.inf if seconds is None else seconds
+        #: The number of cases that have not ended, including those that are compared now.
         self.cases = cases
-        self._share = math.inf
-        #: The seconds of the latest measurement, and by how much a fresh process exceeded its
-        #: estimate.
-        self.latest = self.beyond = 0.0
 
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing is left."""
-        return self._left <= 0
+    def share(self, number: int) -> float:
+        """Return the seconds for the next ``number`` cases, with what earlier ones left over."""
+        return self.left * number / max(self.cases, number)
 
-    def begin(self) -> None:
-        """Give the current case its share, which includes what earlier cases left over."""
-        self._share = self._left / max(1, self.cases)
-
-    def end(self) -> None:
-        """Count down when a case ends, measured or not."""
-        self.cases -= 1
-
-    def allows(self, seconds: float) -> bool:
-        """Return whether the case has this much time left."""
-        return seconds <= self._share
+    def end(self, number: int = 1) -> None:
+        """Count down when cases end, measured or not."""
+        self.cases -= number
 
     def at_most(self, seconds: float) -> float:
         """Return how long a case can take that would need this much time."""
@@ -48,6 +42,15 @@ class GateTime:
         try:
             yield
         finally:
-            self.latest = time.monotonic() - started
-            self._share -= self.latest
-            self._left -= self.latest
+            self.left -= time.monotonic() - started
+
+
+def of_run(config: pytest.Config, items: Sequence[pytest.Item]) -> GateTime:
+    """Return --gate-time, to be shared by the cases of this run or worker.
+
+    Workers that take turns get equal parts. Cases that a resumed run has finished need none.
+    """
+    cases = sum(case_of(item) is not None for item in items)
+    given = options_of(config).gate_time
+    seconds = None if given is None else given / workers_in_turns(config)
+    return GateTime(seconds, math.ceil(cases / worker_count(config)))

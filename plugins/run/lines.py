@@ -87,6 +87,7 @@ class PairLine(Line, frozen=True, tag="pair"):
     there: Benchmark
     here_first: Optional[bool] = None
     rounds: Optional[AdjacentRounds] = None
+    alone: bool = True
 
 
 class CountLine(Line, frozen=True, tag="count"):

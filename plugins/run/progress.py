@@ -106,12 +106,12 @@ class Progress:
         self.phase("starting")
 
     def phase(self, text: str) -> None:
-        """Show what the case is doing now, if lines can be rewritten."""
-        if not self.live or not self.running:
+        """Show what the case, or the run before its first case, does now, on a live terminal."""
+        if not self.live:
             return
         several = len(self.running) > 1
         names = ", ".join(self.names[nodeid] for nodeid in self.running)
-        start = f"[{len(self.positions) + 1}/{len(self.names)}] "
+        start = f"[{len(self.positions) + 1}/{len(self.names)}] " if names else ""
         tail = f" {len(self.running)} at a time" if several else f" {text}"
         with uncaptured(self.config):
             self._leave_others()

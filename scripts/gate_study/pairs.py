@@ -16,7 +16,6 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import msgspec
 
-from ipubench.plugins.gate import paired
 from ipubench.plugins.gate.adjacent import AdjacentRounds
 from ipubench.plugins.record.text import Parser
 from ipubench.plugins.record.verdict import INCONCLUSIVE

@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import msgspec
 
-from ipubench.plugins.gate import rule as gate
+from ipubench.plugins.gate import stored as gate
 from ipubench.plugins.gate.metric_verdict import log_cost
 from ipubench.plugins.record.record import THROUGHPUT, sample_of, with_processes
 from ipubench.plugins.record.structs import Benchmark, Canary, Contention

@@ -25,7 +25,7 @@ from ipubench.plugins.baseline.run_facts import RunFacts
 from ipubench.plugins.baseline.runs import read_run
 from ipubench.plugins.baseline.store import load_all, save
 from ipubench.plugins.benchmarks_yml.results import column_lines, csv_text
-from ipubench.plugins.gate import rule as gate
+from ipubench.plugins.gate import stored as gate
 from ipubench.plugins.record.files import json_text
 from ipubench.plugins.record.record import SCALARS, THROUGHPUT, processes_of
 from ipubench.plugins.record.structs import as_plain

@@ -15,7 +15,7 @@ import ipubench
 from ipubench.plugins.baseline.entries import differences as compared
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.store import load_all, newest_in, save
-from ipubench.plugins.gate.rule import Rule, judge
+from ipubench.plugins.gate.stored import Rule, judge
 from ipubench.plugins.record.differences import differences
 from ipubench.plugins.record.host_process import software_changes
 from ipubench.plugins.record.record import is_imported, processes_of, with_processes

@@ -8,8 +8,8 @@ import time
 from typing import Dict
 
 import pytest
-
 from ipubench.plugins.compare.screening import has_passed
+
 from ipubench.plugins.gate.inference import Effect
 from ipubench.plugins.gate.metric_verdict import MetricVerdict
 from ipubench.plugins.record.record import THROUGHPUT

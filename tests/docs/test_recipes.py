@@ -14,7 +14,7 @@ PAGE = (DOCS / "how-to" / "recipes.md").read_text(encoding="utf-8")
 ONE, TWO = PAGE.split("\n## ")[1:]
 # Added to a conftest.py: the comparison measures no second pair.
 ONE_PAIR = """
-from ipubench.plugins.gate import paired
+from ipubench.plugins.gate import pairs
 
 paired.too_disturbed = lambda usable, measured: measured == 1
 """

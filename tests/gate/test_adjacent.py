@@ -17,7 +17,7 @@ from ipubench.plugins.gate.adjacent import (
     Side,
     equally_disturbed,
 )
-from ipubench.plugins.gate.paired import (
+from ipubench.plugins.gate.pairs import (
     Sides,
     can_compare,
     compare,

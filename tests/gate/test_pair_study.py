@@ -13,7 +13,7 @@ import pytest
 from msgspec import to_builtins
 
 from ipubench.plugins.elsewhere.alternating import HERE, THERE
-from ipubench.plugins.gate import paired
+from ipubench.plugins.gate import pairs
 from ipubench.plugins.gate.adjacent import AdjacentRounds, Side
 from ipubench.plugins.record.verdict import INCONCLUSIVE, REGRESSED
 from scripts.gate_study import pairs

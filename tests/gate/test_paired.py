@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ipubench.plugins.gate.inference import Effect, decide
 from ipubench.plugins.gate.metric_verdict import MetricVerdict
-from ipubench.plugins.gate.paired import (
+from ipubench.plugins.gate.pairs import (
     FALSE_ALARMS,
     Pair,
     Sides,
@@ -27,7 +27,7 @@ from ipubench.plugins.gate.paired import (
     too_disturbed,
     verdict_on_pairs,
 )
-from ipubench.plugins.gate.rule import DETECTABLE_CHANGE
+from ipubench.plugins.gate.stored import DETECTABLE_CHANGE
 from ipubench.plugins.record.record import THROUGHPUT
 from ipubench.plugins.record.structs import Benchmark, Contention
 from ipubench.plugins.record.verdict import INCONCLUSIVE, PASS, UNJUDGED

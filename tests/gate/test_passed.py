@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ipubench.plugins.gate.inference import decide, effect
 from ipubench.plugins.gate.metric_verdict import MetricVerdict, build_verdict
 from ipubench.plugins.gate.passed import why_passed
-from ipubench.plugins.gate.rule import MetricRule
+from ipubench.plugins.gate.stored import MetricRule
 from ipubench.plugins.record.record import THROUGHPUT
 from ipubench.plugins.record.verdict import IMPROVED, PASS, REGRESSED, Verdict
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipubench.plugins.gate import rule as gate
+from ipubench.plugins.gate import stored as gate
 from ipubench.plugins.gate.inference import noise_floor
 from ipubench.plugins.gate.metric_verdict import CANARY_SHARE, left_out
-from ipubench.plugins.gate.rule import Rule
+from ipubench.plugins.gate.stored import Rule
 from ipubench.plugins.record.record import THROUGHPUT, with_processes
 from ipubench.plugins.record.structs import Benchmark, Contention
 from ipubench.plugins.record.verdict import (

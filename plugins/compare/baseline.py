@@ -6,7 +6,7 @@ baseline could be saved; 6 if there is a gate and no case could be decided.
 
 from __future__ import annotations
 
-from typing import Dict, List, Sequence
+from typing import Dict, List
 
 import pytest
 from pytest import ExitCode
@@ -33,30 +33,29 @@ from ipubench.plugins.compare.detectable import (
     what_it_finds,
     why_kept,
 )
-from ipubench.plugins.compare.fresh_processes import most_time, processes_wanted, too_few
 from ipubench.plugins.compare.policy import (
     compared_extra_info,
     inconclusive_fails,
     thresholds_of,
 )
-from ipubench.plugins.gate.countable import SAVE_AGAIN
-from ipubench.plugins.gate.rule import Measure, Rule, judge
+from ipubench.plugins.gate.countable import LEAST_FRESH, SAVE_AGAIN
+from ipubench.plugins.gate.stored import Rule
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record.record import is_imported, with_processes
-from ipubench.plugins.record.structs import Benchmark
+from ipubench.plugins.record.record import is_imported
 from ipubench.plugins.record.verdict import (
     INCONCLUSIVE,
     MISSING,
-    NEW,
     REGRESSED,
-    Verdict,
 )
 from ipubench.plugins.run.exit_code import FAILING, of_verdicts
+from ipubench.plugins.run.progress import rough_duration
 from ipubench.plugins.run.resume import digest
 from ipubench.plugins.selection.functions import make_case
 from ipubench.plugins.selection.selected import case_of
 from ipubench.plugins.state import Run
 
+#: Processes that measure each case of a baseline: the session's own and fresh ones.
+BASELINE_PROCESSES = 9
 #: Why cases are not in the saved baseline, and what to do.
 SELDOM = (
     "--gate-time was over before enough processes had measured them: allow more time, or use "
@@ -131,40 +130,53 @@ def gate_forecast(run: Run, items: List[pytest.Item]) -> List[str]:
     noise: Dict[str, Noise] = {}
     for entry in stored:
         name = entry.fullname
-        own = noise_of(entry, _rule(run, cases[name]))
+        own = noise_of(entry, rule_of(run, cases[name]))
         if own is not None:
             noise[name] = min(own, noise.get(name, own))
     found = list(noise.values())
     imported = bool(found) and all(is_imported(entry.record) for entry in stored)
-    lines = (
-        most_time(run.config, len(cases), len(judged)),
-        one_process_each(found) if imported else too_noisy(found),
-    )
-    return [line for line in lines if line]
+    noisy = one_process_each(found) if imported else too_noisy(found)
+    return [*_most_processes(run, len(cases), len(judged)), *([noisy] if noisy else [])]
 
 
-def judge_with_baseline(
-    run: Run,
-    baseline: Comparison,
-    item: pytest.Item,
-    benchmark: Benchmark,
-    fresh: Sequence[Benchmark],
-    measure: Measure,
-) -> Verdict:
-    """Return the verdict on a case against the run's baseline.
+def _most_processes(run: Run, cases: int, judged: int) -> List[str]:
+    """Return how many processes saving or gating takes at most; empty if the run does neither.
 
-    ``fresh`` are its benchmarks from fresh processes so far; ``measure`` adds to them.
+    ``cases`` run, and a gate judges ``judged`` of them.
     """
-    before = baseline.find(benchmark)
-    if before is None:
-        return Verdict(NEW)
-    rule = _rule(run, item)
-    now = with_processes(benchmark, fresh)
-    # Without a threshold, the change is shown but not judged.
-    return judge(now, before, rule, measure if rule.thresholds else None)
+    option, wanted = options_of(run.config), processes_wanted(run.config)
+    parts = []
+    if wanted > 1 and cases:
+        processes = counted(wanted - 1, "fresh process", "fresh processes")
+        parts.append(f"{processes} for each of {counted(cases, 'case')}")
+    if judged:
+        looking = f"{counted(judged, 'case')} that looks slower"
+        most = max(option.gate_cap, LEAST_FRESH)
+        parts.append(f"up to {most} fresh processes for each of {looking}")
+    limit = option.gate_time
+    time = "" if limit is None else f": {rough_duration(limit)} at most"
+    return [" and ".join(parts) + time] if parts else []
 
 
-def _rule(run: Run, item: pytest.Item) -> Rule:
+def processes_wanted(config: pytest.Config) -> int:
+    """Return how many processes measure each case, including the session's own."""
+    option = options_of(config)
+    if option.processes is not None:
+        return int(option.processes)
+    return BASELINE_PROCESSES if option.baseline_save is not None else 1
+
+
+def too_few(run: Run, nodeid: str) -> str:
+    """Return why a case has too few fresh processes for a baseline, or ''."""
+    wanted = processes_wanted(run.config) - 1
+    found = len(run.results.fresh.get(nodeid, ()))
+    if options_of(run.config).gate_time is None or found >= min(LEAST_FRESH, wanted):
+        return ""
+    processes = counted(wanted, "fresh process", "fresh processes")
+    return f"--gate-time left time for {found} of {processes}"
+
+
+def rule_of(run: Run, item: pytest.Item) -> Rule:
     """Return the rule for a case; all cases of the run share the false-alarm rate."""
     cases = len(run.baseline.stored & set(run.order)) if run.baseline is not None else 0
     cap, keys = options_of(run.config).gate_cap, compared_extra_info(run.policy)

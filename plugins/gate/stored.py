@@ -1,7 +1,7 @@
 """Judges a case against a stored baseline. Pure functions over benchmarks.
 
-The session's own process screens a case. If it looks too slow, fresh processes decide, one after
-the other, until the verdict is clear or the cap is reached:
+The session's own process screens a case. If it looks too slow, fresh processes decide: the gate
+asks for one after the other until the verdict is clear or the cap is reached:
 
 - *regressed*: the estimated change exceeds the allowed one and is significant, corrected for the
   number of compared cases;
@@ -10,17 +10,18 @@ the other, until the verdict is clear or the cap is reached:
 - *inconclusive*: neither, within the cap and the time, or because other programs disturbed too many
   processes.
 
-Disturbed processes do not count, on either side; nor does a process that ran in a different machine
-state from the baseline's. The allowed change is the larger of the threshold and the case's A/A
-noise floor. docs/explanation/noise-study.md compares other rules; scripts/gate_study measures what
-this one finds.
+Disturbed processes do not count, on either side, except by their CPU time
+(plugins/gate/cpu_time.py); nor does a process that ran in a different machine state from the
+baseline's. The allowed change is the larger of the threshold and the case's A/A noise floor.
+docs/explanation/noise-study.md compares other rules; scripts/gate_study measures what this one
+finds.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Dict, List, Mapping, Optional, Sequence, Union
 
 from msgspec.structs import replace
 
@@ -38,7 +39,8 @@ from ipubench.plugins.gate.countable import (
     too_disturbed,
     usual_copy,
 )
-from ipubench.plugins.gate.cpu_time import Growth, growth
+from ipubench.plugins.gate.cpu_time import CpuEvidence
+from ipubench.plugins.gate.decision import Decision, Need
 from ipubench.plugins.gate.inference import (
     Effect,
     corrected,
@@ -66,7 +68,6 @@ from ipubench.plugins.record.record import (
     REUSED,
     THROUGHPUT,
     processes_of,
-    sample_of,
 )
 from ipubench.plugins.record.structs import Benchmark, Process
 from ipubench.plugins.record.verdict import (
@@ -93,12 +94,6 @@ DETECTABLE_CHANGE = 0.05
 LEVEL, LEVEL_OF_ALL = 0.002, 0.025
 #: A regression needs this many processes.
 LEAST_OF_A_REGRESSION = 2
-TIME_OVER = (
-    "its share of the gate's time (--gate-time, or a third of --within) was over before the "
-    "verdict was clear"
-)
-#: Returns None if there is no time for another process.
-Measure = Callable[[int], Optional[Benchmark]]
 
 
 @dataclass(frozen=True)
@@ -147,20 +142,40 @@ class MetricRule:
         return decide(self.effect(now), self.allowed(now), self.detectable_change(now), self.level)
 
 
-def judge(
-    now: Benchmark, before: Benchmark, rule: Rule, measure: Optional[Measure] = None
-) -> Verdict:
-    """Judge a benchmark against its baseline.
+def decide_stored(now: Benchmark, before: Benchmark, rule: Rule) -> Decision:
+    """Return the verdict on a benchmark against its baseline, or the need for more processes.
 
-    ``measure(number)`` returns the benchmark of another fresh process, numbered from 1, or None if
-    there is no time; it is called only if the case looks slower. Without it, the processes in
-    ``now`` decide.
+    ``now`` holds the processes that have measured it so far, the session's own first.
     """
-    verdict = _judged(now, before, rule, measure)
-    return replace(verdict, extra_info=tuple(changed_extra_info(now, before)))
+    found = _comparison(now, before, rule)
+    if isinstance(found, Verdict):
+        return found
+    found.look()
+    return Need(processes=1) if found.needs_more else found.verdict()
 
 
-def _judged(now: Benchmark, before: Benchmark, rule: Rule, measure: Optional[Measure]) -> Verdict:
+def conclude_stored(
+    now: Benchmark, before: Benchmark, rule: Rule, reasons: Sequence[str] = ()
+) -> Verdict:
+    """Return the verdict if no more processes can be measured, for these ``reasons``."""
+    found = _comparison(now, before, rule)
+    if isinstance(found, Verdict):
+        return found
+    found.look()
+    return found.verdict(reasons)
+
+
+def judge(now: Benchmark, before: Benchmark, rule: Rule) -> Verdict:
+    """Judge two stored benchmarks: the processes that they hold decide."""
+    found = _comparison(now, before, rule)
+    if isinstance(found, Verdict):
+        return found
+    found.look_at_all()
+    return found.verdict()
+
+
+def _comparison(now: Benchmark, before: Benchmark, rule: Rule) -> Union[_Comparison, Verdict]:
+    """Return the comparison of two benchmarks, or the verdict if they cannot be compared."""
     reasons = differences(now.record, before.record) + changed_settings(now, before)
     reasons += changed_extra_info(now, before, rule.extra_info)
     if reasons:
@@ -169,11 +184,7 @@ def _judged(now: Benchmark, before: Benchmark, rule: Rule, measure: Optional[Mea
     if not any(map(is_clean, stored)):
         why = f"in the baseline {disturbance_text(stored)}; {SAVE_AGAIN}"
         return _unjudged(INCONCLUSIVE, now, before, [why])
-    comparison = _Comparison(now, before, rule)
-    comparison.run(measure)
-    if not comparison.now:
-        return _unjudged(INCONCLUSIVE, now, before, comparison.reasons)
-    return comparison.verdict()
+    return _Comparison(now, before, rule)
 
 
 def least_slowdown(before: Benchmark, rule: Rule) -> Optional[float]:
@@ -206,6 +217,7 @@ def _unjudged(kind: str, now: Benchmark, before: Benchmark, reasons: Sequence[st
         processes=len(here),
         processes_before=len(there),
         reasons=tuple(reasons),
+        extra_info=tuple(changed_extra_info(now, before)),
     )
 
 
@@ -214,37 +226,57 @@ class _Comparison:
 
     def __init__(self, now: Benchmark, before: Benchmark, rule: Rule) -> None:
         self.rule = rule
+        self.benchmarks = now, before
         self.record = now.record
         self.canary = self.record.canary.kind == before.record.canary.kind
         self.same_latency = same_latency(self.record, before.record)
-        stored = processes_of(before)
-        self.before = comparable(stored)
-        self.disturbed = [sample for sample in stored if not is_clean(sample)]
+        self.stored = processes_of(before)
+        self.before = comparable(self.stored)
         self.copy = usual_copy(self.before)
         processes = processes_of(now)
         self.own = processes[0]
         self.fresh = [sample for sample in processes if sample.fresh]
         self.now = decisive(list(filter(self._counts, processes)))
-        self.kinds: Dict[str, str] = {}  # by metric; '' if undecided
         self.reasons: List[str] = []
+        self.metrics = [metric for metric in METRICS if self._can_judge(metric)]
+        self.kinds: Dict[str, str] = {}  # by metric; '' if undecided
         #: The change of the CPU time per item, if that decided.
         self.cpu_time: Optional[Effect] = None
 
-    def run(self, measure: Optional[Measure]) -> None:
-        """Decide every metric that can be judged."""
-        metrics = [metric for metric in METRICS if self._can_judge(metric)]
-        if measure is not None and len(self._clean_fresh()) < LEAST_FRESH:
-            self._screen(metrics)
-        elif self.now:
-            self._look(metrics)
-        if measure is not None:
-            self._decide(metrics, measure)
+    @property
+    def decided(self) -> bool:
+        """Whether every metric has a verdict."""
+        return all(self.kinds.values())
+
+    def look(self) -> None:
+        """Judge by the fresh processes if enough count, else by the session's own."""
+        if not self.rule.thresholds:  # the change is shown but not judged
+            self.look_at_all()
+            return
+        clean = list(filter(self._counts, self.fresh))
+        if len(clean) >= LEAST_FRESH:
+            self.now = clean
+            self._look()
+        else:
+            self._screen()
+        if not self.decided and self._is_disturbed:
+            self._look_at_cpu_time()
+
+    def look_at_all(self) -> None:
+        """Judge by all processes that count."""
         if self.now:
-            for metric in [name for name in self.kinds if not self._log_costs(self.now, name)]:
-                del self.kinds[metric]
-                self._leave_out(metric)
-        if not (self.now and all(self.kinds.values())):
-            self.reasons += self._why_not_more()
+            self._look()
+
+    @property
+    def needs_more(self) -> bool:
+        """Whether another process may help."""
+        if self.decided or len(self.fresh) >= self.rule.most_fresh:
+            return False
+        return not self._is_disturbed or self._cpu_evidence.counts
+
+    @property
+    def _is_disturbed(self) -> bool:
+        return too_disturbed(list(map(self._counts, self.fresh)))
 
     def _counts(self, sample: Process) -> bool:
         """Return whether a process can be compared with the baseline's."""
@@ -266,54 +298,37 @@ class _Comparison:
             )
         return reasons
 
-    def _decide(self, metrics: Sequence[str], measure: Measure) -> None:
-        """Measure fresh processes until every metric has a verdict, or a limit is reached."""
-        while not all(self.kinds.values()) and len(self.fresh) < self.rule.most_fresh:
-            if too_disturbed(list(map(self._counts, self.fresh))):
-                found = self._growth()
-                if found is None or found.proved or not found.suspect:
-                    break
-            measured = measure(len(self.fresh) + 1)
-            if measured is None:
-                self.reasons.append(TIME_OVER)
-                break
-            self.fresh.append(sample_of(measured, fresh=True))
-            clean = self._clean_fresh()
-            if self._counts(self.fresh[-1]) and len(clean) >= LEAST_FRESH:
-                self.now = clean
-                self._look(metrics)
-        if not all(self.kinds.values()) and len(self._clean_fresh()) < LEAST_FRESH:
-            # Use the few clean ones: the effect's interval is wide enough for a small sample.
-            few = list(filter(self._counts, [self.own, *self.fresh]))
-            if len(few) >= LEAST_OF_A_REGRESSION:
-                self.now = few
-                self._look(metrics)
-                slower = self.kinds.get(THROUGHPUT) == REGRESSED
-                if slower and not self._all_slower_than_before():
-                    self.kinds[THROUGHPUT] = ""
-        if THROUGHPUT in metrics and not self.kinds.get(THROUGHPUT):
-            self._look_at_cpu_time()
+    def _look_at_few(self) -> None:
+        """Judge by the few clean processes: the effect's interval is wide enough for them."""
+        few = list(filter(self._counts, [self.own, *self.fresh]))
+        clean = sum(map(self._counts, self.fresh))
+        if clean >= LEAST_FRESH or len(few) < LEAST_OF_A_REGRESSION:
+            return
+        self.now = few
+        self._look()
+        slower = self.kinds.get(THROUGHPUT) == REGRESSED
+        if slower and not self._all_slower_than_before():
+            self.kinds[THROUGHPUT] = ""
 
-    def _growth(self) -> Optional[Growth]:
-        """Return the growth of the CPU time per item, over all fresh processes."""
-        rule = self._metric_rule(THROUGHPUT)
-        return growth(
-            decisive(self.before),
-            self.disturbed,
-            self.fresh,
-            ASSUMED[THROUGHPUT],
-            self.canary,
-            rule.allowed(rule.before),
-            rule.level,
-        )
+    @property
+    def _cpu_evidence(self) -> CpuEvidence:
+        fresh = [one for one in self.fresh if same_copy(one, self.copy)]
+        return CpuEvidence(self.stored, fresh, ASSUMED[THROUGHPUT], self.canary)
 
     def _look_at_cpu_time(self) -> None:
-        """Judge disturbed processes by CPU time, which can only prove a regression."""
-        found = self._growth()
-        if found is not None and found.proved:
-            self.cpu_time, self.now = found.effect, self.fresh
-            self.kinds[THROUGHPUT] = REGRESSED
-            self.reasons.append(f"judged by its CPU time: {disturbance_text(self.fresh)}")
+        """Judge the throughput of disturbed processes by their CPU time."""
+        evidence, rule = self._cpu_evidence, self._metric_rule(THROUGHPUT)
+        if self.kinds.get(THROUGHPUT) != "" or not evidence.counts:
+            return
+        limits = rule.allowed(rule.before), rule.detectable_change(rule.before), rule.level
+        for found, kind in (
+            (evidence.acquits(*limits), PASS),
+            (evidence.convicts(*limits), REGRESSED),
+        ):
+            if found is not None:
+                self.cpu_time, self.now = found, evidence.now
+                self.kinds[THROUGHPUT] = kind
+                self.reasons.append(f"judged by its CPU time: {disturbance_text(self.fresh)}")
 
     def _all_slower_than_before(self) -> bool:
         """Return whether each process is slower than all of the baseline's.
@@ -323,26 +338,23 @@ class _Comparison:
         before, now = (self._log_costs(side, THROUGHPUT) for side in (self.before, self.now))
         return min(now) > max(before)
 
-    def _clean_fresh(self) -> List[Process]:
-        return list(filter(self._counts, self.fresh))
-
-    def _look(self, metrics: Sequence[str]) -> None:
-        """Judge by the processes so far."""
+    def _look(self) -> None:
+        """Judge by the processes in ``now``."""
         self.kinds = {}
-        for metric in metrics:
+        for metric in self.metrics:
             log_costs = self._log_costs(self.now, metric)
             if log_costs:
                 self.kinds[metric] = self._metric_rule(metric).decide(log_costs)
             else:
                 self._leave_out(metric)
 
-    def _screen(self, metrics: Sequence[str]) -> None:
+    def _screen(self) -> None:
         """Pass metrics by the session's own process, if it is clean; it cannot fail them.
 
         Never the compile time: after compiling other cases, the framework is warm.
         """
         clean = self._counts(self.own)
-        for metric in metrics:
+        for metric in self.metrics:
             rule = self._metric_rule(metric, self._screening_side(metric))
             clears = clean and metric != "compile_time"
             passes = clears and rule.decide(self._log_costs([self.own], metric)) == PASS
@@ -382,10 +394,23 @@ class _Comparison:
         threshold = self.rule.thresholds.get(metric, math.inf)
         return MetricRule(metric, log_costs, threshold, self.rule.level)
 
-    def verdict(self) -> Verdict:
-        """Return the verdict on the case."""
+    def verdict(self, reasons: Sequence[str] = ()) -> Verdict:
+        """Return the verdict on the case. ``reasons``: why nothing more is measured."""
+        self.reasons += reasons
+        if self.fresh and not self.decided:
+            self._look_at_few()
+        if not self.decided and not all(map(is_clean, self.fresh)):
+            self._look_at_cpu_time()
+        if self.now:
+            for metric in [name for name in self.kinds if not self._log_costs(self.now, name)]:
+                del self.kinds[metric]
+                self._leave_out(metric)
+        if not (self.now and self.decided):
+            self.reasons += self._why_not_more()
+        if not self.now:
+            return _unjudged(INCONCLUSIVE, *self.benchmarks, self.reasons)
         log_costs = self._log_costs(self.now, THROUGHPUT)
-        return build_verdict(
+        verdict = build_verdict(
             self._metric_verdict(THROUGHPUT),
             [self._metric_verdict(name) for name in self.kinds if name != THROUGHPUT],
             self.record.throughput.unit,
@@ -394,6 +419,7 @@ class _Comparison:
             self.reasons,
             by_cpu_time=self.cpu_time is not None,
         )
+        return replace(verdict, extra_info=tuple(changed_extra_info(*self.benchmarks)))
 
     def _metric_verdict(self, metric: str) -> MetricVerdict:
         rule = self._metric_rule(metric)

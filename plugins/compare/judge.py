@@ -1,4 +1,4 @@
-"""Implements `--processes`, and judges each case at the end of its test's call.
+"""Judges each case at the end of its test's call.
 
 The meter leaves its measurements in the test's state. This module measures the case in more
 processes if needed, then compares it with the baseline or another environment.
@@ -12,11 +12,10 @@ import pytest
 
 from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.compare import counting
-from ipubench.plugins.compare.against_plugin import judge_against
-from ipubench.plugins.compare.baseline_plugin import judge_with_baseline
-from ipubench.plugins.compare.fresh_processes import FreshProcesses, processes_wanted
+from ipubench.plugins.compare.loop import settle
+from ipubench.plugins.compare.open_case import OpenCase
 from ipubench.plugins.compare.policy import inconclusive_fails, without_gate
-from ipubench.plugins.gate.countable import LEAST_FRESH
+from ipubench.plugins.compare.runner import Runner
 from ipubench.plugins.measure.base import Measured, state_of
 from ipubench.plugins.record.verdict import (
     INCONCLUSIVE,
@@ -73,19 +72,13 @@ def _judge(run: Run, item: pytest.Item, measured: Measured) -> List[str]:
 
 
 def _judge_times(run: Run, item: pytest.Item, measured: Measured) -> Optional[Verdict]:
-    """Measure a case in as many processes as are wanted; return the verdict on its times."""
-    config, nodeid = run.config, measured.benchmark.fullname
-    wanted = processes_wanted(config) - 1
-    most = wanted or max(options_of(config).gate_cap, LEAST_FRESH)
-    fresh = FreshProcesses(item, nodeid, measured.release, most)
-    if options_of(config).baseline_save is not None:
-        fresh.for_a_baseline(wanted)
-    elif wanted:
-        fresh(wanted)
-    if run.against is not None:
-        measured.release()
-        return judge_against(run, run.against, item, measured.benchmark)
-    if run.baseline is not None:
-        now = run.results.benchmarks[nodeid]
-        return judge_with_baseline(run, run.baseline, item, now, fresh.benchmarks, fresh)
-    return None
+    """Return the verdict on a case's times; measure it in more processes if it has none yet."""
+    nodeid = measured.benchmark.fullname
+    settled = run.settled.get(nodeid)
+    if settled is None:
+        case = OpenCase(run, item, nodeid, measured.release)
+        settle(run, [case], Runner(run))
+        settled = case
+    if settled.error is not None:
+        raise settled.error
+    return settled.verdict

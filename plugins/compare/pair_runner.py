@@ -1,0 +1,248 @@
+"""Measures cases in pairs of processes, one here and one there, whose rounds alternate if they can.
+
+One pair of processes measures as many cases as possible. If a case ends a process, the others go on
+in another pair.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Dict, Iterator, List, Sequence
+
+import pytest
+
+from ipubench.fixtures.command_line import options_of
+from ipubench.fixtures.instances.failures import InstanceError
+from ipubench.plugins.compare.open_case import OpenCase
+from ipubench.plugins.elsewhere.alternating import (
+    HERE,
+    LEFT_OUT,
+    THERE,
+    TwoProcesses,
+    UnfitError,
+    both_started,
+    names_in_order,
+    steps_of,
+    why_failed,
+)
+from ipubench.plugins.elsewhere.place import HERE as THIS_PLACE
+from ipubench.plugins.elsewhere.place import Place
+from ipubench.plugins.elsewhere.remote_case import (
+    FreshError,
+    RemoteCase,
+    more_tests,
+    tests_not_found,
+)
+from ipubench.plugins.gate.pairs import pairs_left
+from ipubench.plugins.gate.sides import Sides, here_is_next, pairs_of, seconds_wanted
+from ipubench.plugins.record.record import THROUGHPUT
+from ipubench.plugins.record.text import percent, rate_text
+from ipubench.plugins.run.lines import CaseLine, PairLine
+from ipubench.plugins.state import Run
+
+#: Seconds of the rounds of a case in a pair, on both sides, until its variances are known.
+FIRST_SECONDS, LEAST_SECONDS = 0.15, 0.1
+#: What starting two processes, and a case besides its rounds, take before the first pair.
+START_SECONDS, CASE_SECONDS = 3.0, 1.0
+
+
+class PairRunner:
+    """Measures pairs, and adds them to the results of the run."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._number = 0
+        #: The seconds that the latest pair took to start, and those of a case in it.
+        self._start, self._each = START_SECONDS, CASE_SECONDS
+
+    @property
+    def _there(self) -> Place:
+        assert self._run.against is not None
+        return self._run.against.environment
+
+    def seconds(self, cases: Sequence[OpenCase]) -> float:
+        """Return about how long the next pair of these cases takes."""
+        return self._start + math.fsum(self._each + self._budget(case) for case in cases)
+
+    def seconds_left(self, cases: Sequence[OpenCase]) -> float:
+        """Return about how long it takes until these cases are decided."""
+        left = {case: pairs_left(case.pairs, case.pair_rule) for case in cases}
+        each = math.fsum((self._each + self._budget(case)) * left[case] for case in cases)
+        return each + self._start * max(left.values(), default=0)
+
+    def measure(self, cases: Sequence[OpenCase]) -> None:
+        """Measure one pair of each case."""
+        self._number += 1
+        started = time.monotonic()
+        firsts = [one.here_first for case in cases for one in case.pairs]
+        usable = [one.here_first for case in cases for one in case.pairs if one.usable]
+        here_first = here_is_next(usable, firsts)
+        if cases[0].unfit:
+            self._in_turns(cases[0], here_first)
+        else:
+            self._alternating(cases, here_first)
+        seconds = time.monotonic() - started
+        rounds = math.fsum(self._budget(case) for case in cases)
+        self._each = max(0.0, seconds - self._start - rounds) / len(cases)
+        if len(cases) == 1:
+            self._report(cases[0], seconds)
+
+    def _budget(self, case: OpenCase) -> float:
+        """Return the seconds of rounds of a case in its next pair."""
+        most = options_of(self._run.config).budget
+        wanted = seconds_wanted(case.pairs, self._each)
+        if case.unfit or not case.can_share:
+            return most
+        return min(most, FIRST_SECONDS if wanted is None else max(LEAST_SECONDS, wanted))
+
+    # ----- one process after the other
+
+    def _in_turns(self, case: OpenCase, here_first: bool) -> None:
+        """Measure a case in a process here and in one there, one after the other."""
+        found = {}
+        for here in (here_first, not here_first):
+            self._run.progress.phase(f"pair {len(case.pairs) + 1}, {'here' if here else 'there'}")
+            process = RemoteCase(self._run, case.item.nodeid, THIS_PLACE if here else self._there)
+            try:
+                found[here] = process.measured(case.name)[case.name]
+            except FreshError as error:
+                case.fails(error)
+                return
+        self._add(case, Sides(found[True], found[False], here_first))
+
+    # ----- round by round
+
+    def _alternating(self, cases: Sequence[OpenCase], here_first: bool) -> None:
+        """Measure cases in two processes whose rounds alternate."""
+        todo = [case.name for case in cases]
+        waiting = {case.name: case for case in cases}
+        here, there = (self._process(place, cases) for place in (THIS_PLACE, self._there))
+        device, phase = self._run.selection.device, self._run.progress.phase
+        started = time.monotonic()
+        measured: List[str] = []
+        begun = False
+        try:
+            with both_started(here, there, here_first, device, phase) as processes:
+                for name in self._reached_by_both(processes, todo, here_first):
+                    if not begun:
+                        begun, self._start = True, time.monotonic() - started
+                    measured.append(name)
+                    self._measure(processes, waiting[name], here_first, len(cases) == 1)
+                processes.end()
+                self._note_unmeasured(processes, cases, measured)
+        except InstanceError as error:
+            self._failed(error, waiting, todo, begun)
+
+    def _process(self, place: Place, cases: Sequence[OpenCase]) -> RemoteCase:
+        """Return a process that measures cases on one side."""
+        first, *others = [case.item.nodeid for case in cases]
+        words = more_tests(self._run, place, others)
+        seconds = max(map(self._budget, cases))
+        return RemoteCase(self._run, first, place, [*words, f"{place.prefix}budget={seconds:g}s"])
+
+    def _reached_by_both(
+        self, processes: TwoProcesses, todo: List[str], here_first: bool
+    ) -> Iterator[str]:
+        """Yield the cases that both processes reach; drop from ``todo`` what they have passed.
+
+        A process skips a case that the other one does not reach.
+        """
+        order = {name: number for number, name in enumerate(todo)}
+        reached: Dict[str, str] = {}
+        while todo:
+            for side in names_in_order(here_first):
+                if side not in reached:
+                    reached[side] = str(processes.order(side, "ready"))
+            name = reached[HERE]
+            if name == reached[THERE] and name in todo:
+                del todo[: todo.index(name) + 1]
+                yield name
+                reached.clear()
+                continue
+            earlier = min(reached, key=lambda side: order.get(reached[side], -1))
+            for side in list(reached) if name == reached[THERE] else [earlier]:
+                processes.order(side, "close")
+                del reached[side]
+
+    def _measure(
+        self, processes: TwoProcesses, case: OpenCase, here_first: bool, alone: bool
+    ) -> None:
+        """Measure a case for which both processes are ready."""
+        option = options_of(self._run.config)
+        self._run.progress.phase(f"pair {self._number}: {case.shown}")
+        try:
+            processes.prepare(here_first)
+        except UnfitError as error:
+            case.unfit = str(error)
+            for side in (HERE, THERE):
+                processes.order(side, "close")
+            return
+        budget, steps = self._budget(case), steps_of(case.item)
+        rounds = processes.measure(budget, option.target_precision, steps)
+        here, there = processes.benchmarks(rounds, here_first)
+        self._add(case, Sides(here, there, here_first, rounds, alone))
+
+    def _add(self, case: OpenCase, sides: Sides) -> None:
+        """Add a pair to the results; the first one here is the record of the case."""
+        if case.name not in self._run.results.benchmarks:
+            self._run.add(CaseLine(sides.here))
+        rounds = None if sides.rounds is None else sides.rounds.decided()
+        self._run.add(
+            PairLine(case.name, sides.here, sides.there, sides.here_first, rounds, sides.alone)
+        )
+
+    def _note_unmeasured(
+        self, processes: TwoProcesses, cases: Sequence[OpenCase], measured: Sequence[str]
+    ) -> None:
+        """Note why a pair that has ended well has not measured some cases.
+
+        One that is skipped here, or measures under other names, is left to its test.
+        """
+        here, there = processes.results(HERE), processes.results(THERE)
+        for case in cases:
+            if case.name in measured:
+                continue
+            case.left = True
+            why = there.reasons.get(case.name, "")
+            skipped_there = there.outcomes.get(case.name) == "skipped" and LEFT_OUT not in why
+            if skipped_there and LEFT_OUT in here.reasons.get(case.name, ""):
+                case.left = False
+                case.fails(FreshError(why, f"its test is skipped: {why}", True))
+
+    def _failed(
+        self, error: InstanceError, cases: Dict[str, OpenCase], todo: Sequence[str], begun: bool
+    ) -> None:
+        """Note which case has ended a process; end the run if a side cannot start at all."""
+        elsewhere = error.name == THERE
+        missing = tests_not_found(self._run, self._there, list(cases), error.lines)
+        why = why_failed(error)
+        for name in missing:
+            cases[name].fails(FreshError(str(error), "there is no such case", elsewhere))
+        if missing:
+            return
+        if not begun and len(cases) > 1:
+            side = "the other side" if elsewhere else "a process of this run"
+            pytest.exit(f"{side} cannot run its tests: {error}", pytest.ExitCode.USAGE_ERROR)
+        ended = [name for name in cases if name not in todo]
+        for name in [error.case] if error.case in cases else [*ended[-1:], *todo[:1]][:1]:
+            cases[name].fails(
+                FreshError(f"{name} could not be measured in turns: {error}", why, elsewhere)
+            )
+
+    def _report(self, case: OpenCase, seconds: float) -> None:
+        """Print a line on a pair of one case."""
+        if not case.pairs:
+            return
+        sides = case.pairs[-1]
+        here, there = sides.here.record.throughput, sides.there.record.throughput
+        text = f"  {case.shown}: pair {len(case.pairs)}: "
+        before, unit = rate_text(there.median), here.unit
+        if sides.usable:
+            # The change comes from adjacent rounds, so the medians may differ from it.
+            (pair,) = pairs_of([sides], THROUGHPUT)
+            change = percent(math.expm1(-pair.difference), sign=True)
+            text += f"{before} {unit} there, {change} here"
+        else:
+            text += f"{before} -> {rate_text(here.median)} {unit}, disturbed"
+        self._run.progress.line(f"{text} ({seconds:.0f} s)")

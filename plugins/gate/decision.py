@@ -1,0 +1,23 @@
+"""What a gate returns when it is asked about a case: a verdict, or what more it needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Union
+
+from ipubench.plugins.record.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Need:
+    """The measurements that a case lacks for a verdict; one of the numbers is not 0."""
+
+    #: More fresh processes here.
+    processes: int = 0
+    #: More pairs of processes, one on each side.
+    pairs: int = 0
+    #: Whether no other case may run in them.
+    alone: bool = False
+
+
+Decision = Union[Verdict, Need]
