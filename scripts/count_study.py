@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
-from ipubench.plugins.elsewhere.busy_programs import busy_programs
+from scripts.busy_programs import busy_programs
 from ipubench.plugins.record.text import percent
 from ipubench.plugins.record.verdict import INCONCLUSIVE, PASS, REGRESSED
 

@@ -11,6 +11,7 @@ from ipubench.plugins.compare.baseline import processes_wanted, rule_of
 from ipubench.plugins.compare.policy import compared_extra_info, thresholds_of
 from ipubench.plugins.elsewhere.alternating import why_not_alternating
 from ipubench.plugins.elsewhere.remote_case import FreshError, why_not_there
+from ipubench.plugins.gate.countable import LEAST_FRESH
 from ipubench.plugins.gate.decision import Decision, Need
 from ipubench.plugins.gate.pairs import PairRule, conclude_pairs, decide_pairs
 from ipubench.plugins.gate.saving import saving_need
@@ -68,6 +69,12 @@ class OpenCase:
     def fresh(self) -> Sequence[Benchmark]:
         """Its measurements in fresh processes of this side."""
         return self.run.results.fresh.get(self.name, ())
+
+    @property
+    def most_processes(self) -> int:
+        """The number of fresh processes that it may need."""
+        wanted = processes_wanted(self.run.config) - 1
+        return wanted or max(options_of(self.run.config).gate_cap, LEAST_FRESH)
 
     @property
     def pairs(self) -> List[Sides]:

@@ -140,7 +140,8 @@ def most_pairs(config: pytest.Config, cases: Sequence[pytest.Item]) -> str:
     option = options_of(config)
     cap = max(option.gate_cap, LEAST_PAIRS)
     first, limit = looks(cap)[0], option.gate_time
-    text = f"{first} to {cap} pairs of processes measure {counted(len(cases), 'case')}"
+    number = f"{first} to {cap}" if first < cap else str(cap)
+    text = f"{number} pairs of processes measure {counted(len(cases), 'case')}"
     return text if limit is None else f"{text}, {rough_duration(limit)} at most"
 
 

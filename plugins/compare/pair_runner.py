@@ -10,8 +10,6 @@ import math
 import time
 from typing import Dict, Iterator, List, Sequence
 
-import pytest
-
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.instances.failures import InstanceError
 from ipubench.plugins.compare.open_case import OpenCase
@@ -132,7 +130,7 @@ class PairRunner:
                 processes.end()
                 self._note_unmeasured(processes, cases, measured)
         except InstanceError as error:
-            self._failed(error, waiting, todo, begun)
+            self._failed(error, waiting, todo)
 
     def _process(self, place: Place, cases: Sequence[OpenCase]) -> RemoteCase:
         """Return a process that measures cases on one side."""
@@ -211,9 +209,9 @@ class PairRunner:
                 case.fails(FreshError(why, f"its test is skipped: {why}", True))
 
     def _failed(
-        self, error: InstanceError, cases: Dict[str, OpenCase], todo: Sequence[str], begun: bool
+        self, error: InstanceError, cases: Dict[str, OpenCase], todo: Sequence[str]
     ) -> None:
-        """Note which case has ended a process; end the run if a side cannot start at all."""
+        """Note which case has ended a process, or which cases the other side lacks."""
         elsewhere = error.name == THERE
         missing = tests_not_found(self._run, self._there, list(cases), error.lines)
         why = why_failed(error)
@@ -221,9 +219,6 @@ class PairRunner:
             cases[name].fails(FreshError(str(error), "there is no such case", elsewhere))
         if missing:
             return
-        if not begun and len(cases) > 1:
-            side = "the other side" if elsewhere else "a process of this run"
-            pytest.exit(f"{side} cannot run its tests: {error}", pytest.ExitCode.USAGE_ERROR)
         ended = [name for name in cases if name not in todo]
         for name in [error.case] if error.case in cases else [*ended[-1:], *todo[:1]][:1]:
             cases[name].fails(

@@ -77,6 +77,10 @@ class Runner:
         number = len(case.fresh) + 1
         if len(known) < number:
             expected = self._process_seconds or seconds_of_fresh(run)
+            if number == 1:
+                most = counted(case.most_processes, "fresh process", "fresh processes")
+                total = rough_duration(case.most_processes * expected)
+                run.progress.line(f"  {case.shown}: {most} at most, {expected:.0f} s each: {total}")
             run.progress.phase(f"fresh process {number}, about {expected:.0f} s")
             started = time.monotonic()
             known.append(RemoteCase(run, case.item.nodeid).measured(case.name))

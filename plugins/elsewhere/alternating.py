@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, TypeVar
@@ -78,12 +78,12 @@ class TwoProcesses:
     device: str
     progress: Callable[[str], None]
     processes: Mapping[str, Instances]
-    #: The folders of their journals.
-    folders: Mapping[str, Path]
     #: The time limit of a command.
     most_seconds: float
     #: The share of a round that is timed: setup and teardown of a call are not.
     timed: float = 1.0
+    #: The folders of their journals.
+    folders: Mapping[str, Path] = field(default_factory=dict)
     #: Shows a running estimate, which it calls for if it has not just shown one.
     estimate: Optional[Callable[[Callable[[], str]], None]] = None
 
@@ -227,7 +227,7 @@ def both_started(
     with scratch.folder("pair") as folder:
         pair = {HERE: here.directed(HERE, folder), THERE: there.directed(THERE, folder)}
         folders = {name: results_of(name, folder) for name in pair}
-        with TwoProcesses(device, progress, pair, folders, here.most_seconds) as processes:
+        with TwoProcesses(device, progress, pair, here.most_seconds, folders=folders) as processes:
             with running_on(here.ours.cpus):
                 processes.launch(here_first)
             yield processes
@@ -266,7 +266,7 @@ class Contended(Watch):
                 side.lost = [taken[k].lost for k in mine]
                 side.by_others = [taken[k].by_others for k in mine]
             else:
-                side.lost = side.by_others = [None] * len(mine)
+                side.lost = side.by_others = side.cpu_seconds = side.waited = [None] * len(mine)
 
 
 def steps_of(item: pytest.Item) -> Optional[int]:

@@ -296,11 +296,15 @@ def tests_not_found(
     """
     missing = [line.strip() for line in lines if "not found: " in line]
     files, root = ours.selection.named_files, place.root(ours.config)
+    # Of a function that is missing, pytest does not print the parameters.
     return [
         name
         for name in nodeids
         for word in arguments_of(ours.config, name, files, root)[-1:]
-        if any(line.endswith(f"not found: {word}") for line in missing)
+        if any(
+            line.endswith((f"not found: {word}", f"not found: {word.partition('[')[0]}"))
+            for line in missing
+        )
     ]
 
 

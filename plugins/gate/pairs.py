@@ -108,11 +108,14 @@ def decide_pairs(measured: Sequence[Sides], rule: PairRule) -> Decision:
         return look
     if look.is_clear and not (look.slower and not case.slower_alone(look)):
         return case.verdict(look)
-    if look.is_clear:  # other cases in the same processes may be the cause
-        return Need(pairs=1, alone=True) if case.may_have_more else case.conclude()
-    if case.may_have_more:
-        return Need(pairs=case.until_next_look, alone=case.is_far_beyond)
-    return case.conclude()
+    alone = case.look(alone=True)
+    if alone.is_clear and not alone.slower:  # other cases were the cause
+        return case.verdict(alone)
+    if not case.may_have_more:
+        return case.conclude()
+    if look.is_clear:
+        return Need(pairs=1, alone=True)
+    return Need(pairs=case.until_next_look, alone=case.has_left or case.is_far_beyond)
 
 
 def conclude_pairs(
@@ -198,6 +201,11 @@ class _Case:
         """Whether more pairs may help."""
         disturbed = too_disturbed(len(self.usable), len(self.measured))
         return len(self.measured) < self.rule.cap and not (disturbed and not self.by_cpu)
+
+    @property
+    def has_left(self) -> bool:
+        """Whether it has left the pairs that measure several cases."""
+        return self.measured[-1].alone
 
     @property
     def until_next_look(self) -> int:

@@ -3,7 +3,7 @@
     python -m scripts.gate_study.pairs --pool=FILE [--together]
 
 The pool has alternating pairs (collect_pairs.py). A trial takes consecutive pairs, in both orders
-in turn, and judges them at the looks and levels of the suite's own gate (plugins/gate/paired.py):
+in turn, and judges them at the looks and levels of the suite's own gate (plugins/gate/pairs.py):
 by the time of a round, and by its CPU time.
 """
 
@@ -17,6 +17,9 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import msgspec
 
 from ipubench.plugins.gate.adjacent import AdjacentRounds
+from ipubench.plugins.gate.pairs import PairRule, kind_of, looks, too_disturbed
+from ipubench.plugins.gate.sides import Pair, can_compare, here_is_next, paired_effect
+from ipubench.plugins.record.record import THROUGHPUT
 from ipubench.plugins.record.text import Parser
 from ipubench.plugins.record.verdict import INCONCLUSIVE
 from scripts.gate_study.neighbours import LOADS
@@ -43,12 +46,12 @@ class Setting:
     cap: int  # --gate-cap, pairs
     cases: int  # compared in a run
 
-    def kind_of(self, pairs: Sequence[paired.Pair]) -> str:
+    def kind_of(self, pairs: Sequence[Pair]) -> str:
         """Return the verdict of one look at the pairs so far."""
-        if not paired.can_compare([pair.here_first for pair in pairs]):
+        if not can_compare([pair.here_first for pair in pairs]):
             return INCONCLUSIVE
-        level = paired.level_of_a_look(self.cap, self.cases)
-        return paired.kind_of(paired.paired_effect(pairs), self.threshold, level)
+        rule = PairRule({THROUGHPUT: self.threshold}, self.cases, self.cap)
+        return kind_of(paired_effect(pairs), self.threshold, rule.level)
 
     def __str__(self) -> str:
         return (
@@ -107,18 +110,18 @@ def together(line: Dict[str, Any]) -> Dict[str, Any]:
 def once(pool: Sequence[Measured], setting: Setting, start: int) -> Tuple[str, int]:
     """Return the verdict on the pairs from ``start`` on, wrapping around, and how many it took."""
     left = [*pool[start:], *pool[:start]]
-    looks = paired.looks(setting.cap)
-    usable: List[paired.Pair] = []
+    reached = looks(setting.cap)
+    usable: List[Pair] = []
     firsts: List[bool] = []
-    while left and len(firsts) < setting.cap and not paired.too_disturbed(len(usable), len(firsts)):
-        wanted = paired.here_is_next([pair.here_first for pair in usable], firsts)
+    while left and len(firsts) < setting.cap and not too_disturbed(len(usable), len(firsts)):
+        wanted = here_is_next([pair.here_first for pair in usable], firsts)
         number = next((k for k, pair in enumerate(left) if pair.here_first == wanted), 0)
         here_first, change = left.pop(number)
         firsts.append(here_first)
         if change is None:
             continue
-        usable.append(paired.Pair(change, here_first))
-        if len(usable) in looks and setting.kind_of(usable) != INCONCLUSIVE:
+        usable.append(Pair(change, here_first))
+        if len(usable) in reached and setting.kind_of(usable) != INCONCLUSIVE:
             break
     return setting.kind_of(usable), len(firsts)
 

@@ -24,6 +24,7 @@ from ipubench.plugins.record.record import THROUGHPUT, sample_of, with_processes
 from ipubench.plugins.record.structs import Benchmark, Canary, Contention
 from ipubench.plugins.record.text import Parser
 from ipubench.plugins.record.verdict import PASS, REGRESSED
+from scripts.gate_study.drive import judged
 from scripts.gate_study.pool import (
     EQUAL,
     SHOWN,
@@ -145,7 +146,7 @@ class Study:
             return now[number]
 
         stored = with_processes(before[0], before[1:])
-        verdict = gate.judge(now[0], stored, self.rule, measure)
+        verdict = judged(now[0], stored, self.rule, measure)
         tally.count(verdict.kind, len(asked))
 
     def stated(self, generator: random.Random) -> float:

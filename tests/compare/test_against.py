@@ -60,17 +60,17 @@ def test_a_case_that_is_slower_here_fails_with_one_paragraph(project: Project) -
     option = interpreter(project, "SIDE=there IPUBENCH_FAKE_SLOWDOWN=0.8", sys.executable)
     outcome = project.run(*SYNTHETIC, option, "--gate=5%").assert_code(1)
     outcome.line("beta-synthetic has become slower: 5000 items/s before, 4000 items/s now.")
-    outcome.line("up to 3 pairs of processes for each of 1 case: ")
+    outcome.line("3 pairs of processes measure 1 case")
     outcome.line("  beta-synthetic: pair 3: 5,000 items/s there, -20.0% here (")
     outcome.line("versions there and here: the same versions")
     outcome.line("regressed: bench_fake.py::bench_fake[beta-synthetic]")
     assert "Traceback" not in outcome.text
-    # The case's own test, then both processes once per pair.
+    # Both processes once per pair, then the case's own test.
     order = (project.folder / "order").read_text().split()
-    assert (order[0], order.count("here"), order.count("there")) == ("here", 4, 3)
+    assert (order[-1], order.count("here"), order.count("there")) == ("here", 4, 3)
     kinds = [line["type"] for line in project.journal()]
     start = kinds.index("case")
-    assert kinds[start : start + 5] == ["case", "pair", "pair", "pair", "verdict"]
+    assert kinds[start : start + 6] == ["case", *["pair"] * 3, "begin", "verdict"]
     pairs = [line for line in project.journal() if line["type"] == "pair"]
     assert [pair["here_first"] for pair in pairs] == [True, False, True]
     check_turns(pairs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ import pytest
 
 from ipubench.fixtures.case.cases import case_key
 from ipubench.plugins.command_line.arguments import XDIST_KEY
-from ipubench.plugins.compare import fresh_processes
+from ipubench.plugins.run import gate_time
 from tests.support.command_line import given_options
 from tests.support.harness import Project
 
@@ -29,7 +30,7 @@ def baselines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a baseline of a quiet machine."""
     project = Project(tmp_path_factory.mktemp("measured"))
     outcome = project.run(*SAVE).assert_code(0)
-    outcome.line("3 fresh processes for each of 1 case: ")
+    outcome.line("3 fresh processes for each of 1 case")
     outcome.line("  beta-synthetic: fresh process 3: 4,000 items/s (")
     return project.folder / "baselines"
 
@@ -129,7 +130,7 @@ def test_gate_time_ends_the_gate(stored: Project) -> None:
     outcome = stored.run(*GATE, "--gate-time=0.5s", env=SLOW).assert_code(6)
     outcome.line("1 inconclusive")
     outcome.line("; a longer --gate-time may decide")
-    outcome.line("its share of the gate's time (--gate-time, or a third of --within) was over")
+    outcome.line("the time of --gate-time was over")
     assert "fresh" not in [line["type"] for line in stored.journal()]
 
 
@@ -163,6 +164,12 @@ def test_alternating_workers_share_one_gate_time(workers: int, shared: bool, sha
     config: Any = Config(120.0, workers, shared)
     case = SimpleNamespace(stash={case_key: object()})
     items: List[Any] = [case] * 12
-    time = fresh_processes.gate_time_of(config, items)
-    time.begin()
-    assert time.allows(share - 0.01) and not time.allows(share + 0.01)
+    assert gate_time.of_run(config, items).share(1) == pytest.approx(share)
+
+
+def test_what_a_case_leaves_over_goes_to_the_others() -> None:
+    time = gate_time.GateTime(30.0, 3)
+    time.left -= 4.0
+    time.end()
+    assert time.share(1) == 13.0 and time.share(2) == 26.0
+    assert gate_time.GateTime(None, 3).share(1) == math.inf

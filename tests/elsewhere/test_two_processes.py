@@ -18,11 +18,12 @@ from ipubench.plugins.elsewhere.alternating import (
     THERE,
     TwoProcesses,
     UnfitError,
+    both_started,
     steps_of,
-    taking_turns,
+    why_failed,
 )
 from ipubench.plugins.elsewhere.guarded_pytest import USAGE_ERROR
-from ipubench.plugins.elsewhere.remote_case import FreshError, RemoteCase
+from ipubench.plugins.elsewhere.remote_case import RemoteCase
 from ipubench.plugins.gate.adjacent import AdjacentRounds
 from ipubench.plugins.record.structs import Benchmark, as_plain
 from tests.support.stored import a_benchmark
@@ -63,8 +64,8 @@ class Pair(TwoProcesses):
     def __init__(self, unfit: str = "") -> None:
         self.asked: Asked = []
         answers: Dict[str, Dict[str, Any]] = {
-            HERE: {"prepare": {"batches": 3, "unfit": unfit}, "round": 0.2},
-            THERE: {"prepare": {"batches": 7, "unfit": ""}, "round": 0.1},
+            HERE: {"prepare": {"batches": 3, "unfit": unfit}, "round": [0.2, 0.2, 0.0]},
+            THERE: {"prepare": {"batches": 7, "unfit": ""}, "round": [0.1, 0.05, None]},
         }
         sides: Any = {name: Side(name, self.asked, given) for name, given in answers.items()}
         super().__init__("fake", lambda text: None, sides, 1.0)
@@ -112,6 +113,7 @@ def test_both_orders_are_equally_frequent_and_rounds_belong_to_their_process(
     pair.asked.clear()
     rounds = pair.measure(budget=5.0, precision=0.01, steps=8)
     assert (rounds.here.seconds, rounds.there.seconds) == ([0.2] * 8, [0.1] * 8)
+    assert (rounds.here.cpu_seconds, rounds.there.waited) == ([0.2] * 8, [None] * 8)
     assert rounds.stopped_by == "steps"
     assert rounds.here_first == [True, False, False, True, False, True, True, False]
     assert len(rounds.comparable()) == len(rounds.here.lost) == 8
@@ -145,8 +147,10 @@ def benchmarks(here_first: bool, rounds: AdjacentRounds) -> List[Benchmark]:
     """Return the benchmarks of a pair that has alternated."""
     run: Any = SimpleNamespace(cpus=frozenset())
     case = RemoteCase(run, "bench.py::a")
-    with taking_turns(case, case, here_first, "fake", lambda text: None) as pair:
-        return pair.benchmarks(rounds, here_first)
+    with both_started(case, case, here_first, "fake", lambda text: None) as pair:
+        found: List[Benchmark] = pair.benchmarks(rounds, here_first)
+        pair.end()
+        return found
 
 
 def test_both_record_the_stop_reason_in_the_order_of_the_pair(asked: Asked) -> None:
@@ -162,9 +166,9 @@ def test_both_record_the_stop_reason_in_the_order_of_the_pair(asked: Asked) -> N
 @pytest.mark.parametrize("name", [HERE, THERE])
 def test_a_process_with_modules_of_another_checkout_is_refused(name: str, asked: Asked) -> None:
     OTHERS[name] = {"code": USAGE_ERROR}
-    with pytest.raises(FreshError, match="modules of another checkout were imported") as caught:
+    with pytest.raises(InstanceError, match="modules of another checkout were imported") as caught:
         benchmarks(True, AdjacentRounds(stopped_by="steps"))
-    assert caught.value.elsewhere == (name == THERE)
+    assert caught.value.name == name
 
 
 @pytest.mark.parametrize(
@@ -176,13 +180,10 @@ def test_a_process_with_modules_of_another_checkout_is_refused(name: str, asked:
     ],
 )
 def test_the_reason_of_a_failure_comes_from_the_process(
-    said: str, lines: List[str], why: str, asked: Asked
+    said: str, lines: List[str], why: str
 ) -> None:
-    OTHERS[THERE] = {"record": InstanceError("all of it", "it was killed", THERE, said, lines)}
-    with pytest.raises(FreshError) as caught:
-        benchmarks(True, AdjacentRounds(stopped_by="steps"))
-    assert (caught.value.why, caught.value.elsewhere) == (why, True)
-    assert str(caught.value) == "bench.py::a could not be measured in turns: all of it"
+    error = InstanceError("all of it", "it was killed", THERE, said, lines)
+    assert why_failed(error) == why
 
 
 @pytest.mark.parametrize(

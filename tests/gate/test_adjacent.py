@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import random
@@ -17,16 +16,13 @@ from ipubench.plugins.gate.adjacent import (
     Side,
     equally_disturbed,
 )
-from ipubench.plugins.gate.pairs import (
-    Sides,
-    can_compare,
-    compare,
-    undecided,
-    verdict_on_pairs,
-)
+from ipubench.plugins.gate.pairs import PairRule, conclude_pairs
+from ipubench.plugins.gate.sides import Sides, can_compare
 from ipubench.plugins.record.record import THROUGHPUT
-from ipubench.plugins.record.verdict import INCONCLUSIVE, Verdict
-from tests.gate.test_paired import benchmark
+from ipubench.plugins.record.verdict import Verdict
+from tests.gate.test_pairs import benchmark
+
+RULE = PairRule({THROUGHPUT: 0.02})
 
 
 def rounds(
@@ -187,7 +183,7 @@ def test_a_disturbed_case_is_inconclusive_and_reports_the_disturbance() -> None:
     pairs.append(Sides(benchmark(0.1), benchmark(0.1), True, fine))
     assert [sides.usable for sides in pairs] == [False] * 4 + [True]
     assert not can_compare([sides.here_first for sides in pairs if sides.usable])
-    found = undecided(pairs, [])
+    found = conclude_pairs(pairs, RULE)
     assert found.kind == "inconclusive"
     assert "4 of 5 pairs" in found.reasons[0] and "62%" in found.reasons[0]
     assert found.change is None
@@ -200,37 +196,59 @@ def test_an_equal_disturbance_in_both_processes_is_no_obstacle_but_is_reported()
         # Their common rounds decide, not those in each process's record.
         pairs = [Sides(benchmark(0.1), benchmark(0.1), k % 2 == 0, made) for k in range(4)]
         assert all(sides.usable for sides in pairs)
-        found = compare(pairs, {THROUGHPUT: 0.02}, level=0.01)
-        return verdict_on_pairs(pairs, found)
+        return conclude_pairs(pairs, RULE)
 
     assert (verdict(0.9).kind, verdict(0.9, 0.11).kind) == ("pass", "regressed")
     (said,) = verdict(0.9).reasons
     assert "91%" in said and verdict(0.05).reasons == ()
 
 
-def test_an_open_verdict_reports_the_change_of_cpu_time() -> None:
-    def pair(number: int) -> Sides:
-        made = rounds([0.1] * 8, [0.1] * 8, lost=[0.62] * 8)
-        # Being first takes a tenth longer, which cancels.
-        made.here.cpu_seconds = [0.21 * (1.1 if first else 1) for first in made.here_first]
-        made.there.cpu_seconds = [0.20 * (1 if first else 1.1) for first in made.here_first]
-        return Sides(benchmark(0.1), benchmark(0.1), number % 2 == 0, made)
+def computing(
+    here: float, lost: float, there_lost: float, threads: float = 1.0, busy: float = 1.0
+) -> AdjacentRounds:
+    """Return rounds of a case that computes all the time, while others hold the CPUs.
 
-    pairs = [pair(number) for number in range(4)]
-    said = "the CPU time of an item changed by +5.0% (+5.0% to +5.0%)"
-    assert undecided(pairs, []).reasons[1:] == (said,)
-    assert len(undecided(pairs[:2], []).reasons) == 1
-    assert len(undecided([pair(0), pair(2), pair(4)], []).reasons) == 1
-    for sides in pairs:
-        assert sides.rounds is not None
-        sides.rounds.there.lost = sides.rounds.here.lost
-    (passed,) = compare(pairs, {THROUGHPUT: 0.02}, level=0.01)
-    assert said not in verdict_on_pairs(pairs, [passed]).reasons
-    unclear = dataclasses.replace(passed, kind=INCONCLUSIVE)
-    assert verdict_on_pairs(pairs, [unclear]).reasons[0] == said
-    assert pairs[0].rounds is not None
-    pairs[0].rounds.here.cpu_seconds[0] = None
-    assert pairs[0].rounds.cpu_effect() is None
+    ``here``: the CPU seconds of a round, 0.1 there. ``busy``: the share of the time that it
+    computes or waits for a CPU.
+    """
+    made = rounds([0.0] * 8, [0.0] * 8, lost=[lost] * 8)
+    made.there.lost = [there_lost] * 8
+    sides = (made.here, here, lost, threads), (made.there, 0.1, there_lost, 1.0)
+    for side, used, share, number in sides:
+        # Being first takes a tenth longer, which cancels.
+        first = [one == (side is made.here) for one in made.here_first]
+        times = [used * (1.1 if one else 1.0) for one in first]
+        side.cpu_seconds = list(times)
+        side.seconds = [one / (number * (busy - share)) for one in times]
+        side.waited = [number * share * one for one in side.seconds]
+    return made
+
+
+@pytest.mark.parametrize(
+    ("made", "kind"),
+    [
+        (computing(0.1, 0.6, 0.4), "pass"),
+        (computing(0.147, 0.6, 0.4), "regressed"),
+        (computing(0.07, 0.6, 0.4), "improved"),
+        (computing(0.147, 0.6, 0.4, busy=0.9), "inconclusive"),  # it waits for something else
+        (computing(0.1, 0.6, 0.4, threads=2.0), "inconclusive"),  # another number of threads
+    ],
+)
+def test_cpu_time_decides_while_others_hold_the_cpus(made: AdjacentRounds, kind: str) -> None:
+    pairs = [Sides(benchmark(0.1), benchmark(0.1), k % 2 == 0, made) for k in range(4)]
+    assert not any(sides.usable for sides in pairs)
+    found = conclude_pairs(pairs, RULE)
+    assert (found.kind, found.by_cpu_time) == (kind, kind != "inconclusive")
+
+
+def test_clean_rounds_are_judged_by_their_time() -> None:
+    """The CPU time has grown, but the case is not slower: it uses two CPUs."""
+    made = computing(0.147, 0.0, 0.0)
+    made.here.seconds = list(made.there.seconds)
+    pairs = [Sides(benchmark(0.1), benchmark(0.1), k % 2 == 0, made) for k in range(4)]
+    assert (conclude_pairs(pairs, RULE).kind, made.cpu_effect() is None) == ("pass", False)
+    made.here.cpu_seconds[0] = None
+    assert made.cpu_effect() is None
 
 
 def test_rounds_in_two_states_of_the_machine_are_not_compared() -> None:

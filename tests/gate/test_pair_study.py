@@ -13,8 +13,8 @@ import pytest
 from msgspec import to_builtins
 
 from ipubench.plugins.elsewhere.alternating import HERE, THERE
-from ipubench.plugins.gate import pairs
 from ipubench.plugins.gate.adjacent import AdjacentRounds, Side
+from ipubench.plugins.gate.pairs import MOST_DISTURBED
 from ipubench.plugins.record.verdict import INCONCLUSIVE, REGRESSED
 from scripts.gate_study import pairs
 from scripts.gate_study.collect_pairs import PoolPair
@@ -77,7 +77,7 @@ def test_next_to_neighbours_only_cpu_time_is_informative() -> None:
     assert found[TIME]["0.0"].inconclusive == found[TIME]["0.1"].inconclusive == 20
     assert (found[CPU]["0.0"].regressed, found[CPU]["0.1"].regressed) == (0, 20)
     disturbed = [measured(line, "0.1", TIME) for line in busy]
-    assert once(disturbed, SETTING, 0) == (INCONCLUSIVE, paired.MOST_DISTURBED)
+    assert once(disturbed, SETTING, 0) == (INCONCLUSIVE, MOST_DISTURBED)
 
 
 def test_a_trial_takes_pairs_of_both_orders_alternately(lines: List[Dict[str, Any]]) -> None:

@@ -10,27 +10,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ipubench.plugins.gate.decision import Need
 from ipubench.plugins.gate.inference import Effect, decide
 from ipubench.plugins.gate.metric_verdict import MetricVerdict
 from ipubench.plugins.gate.pairs import (
     FALSE_ALARMS,
-    Pair,
-    Sides,
+    PairRule,
     compare,
-    incomparable,
+    conclude_pairs,
+    decide_pairs,
     is_clear,
     kind_of,
-    level_of_a_look,
     looks,
     not_judged,
-    paired_effect,
     too_disturbed,
-    verdict_on_pairs,
 )
+from ipubench.plugins.gate.sides import Pair, Sides, incomparable, paired_effect
 from ipubench.plugins.gate.stored import DETECTABLE_CHANGE
 from ipubench.plugins.record.record import THROUGHPUT
 from ipubench.plugins.record.structs import Benchmark, Contention
-from ipubench.plugins.record.verdict import INCONCLUSIVE, PASS, UNJUDGED
+from ipubench.plugins.record.verdict import IMPROVED, INCONCLUSIVE, PASS, REGRESSED, UNJUDGED
 from tests.support.stored import a_benchmark, changed
 
 DIFFERENCES = st.lists(st.floats(-1, 1), min_size=4, max_size=14)
@@ -116,15 +115,17 @@ def test_a_slower_copy_is_slower_by_that_amount(values: List[float], slower: flo
 
 @pytest.mark.parametrize(
     ("cap", "expected"),
-    [(1, [3]), (3, [3]), (4, [4]), (5, [4, 5]), (12, [4, 6, 8, 10, 12])],
+    [(3, [3]), (4, [4]), (5, [4, 5]), (12, [4, 6, 8, 10, 12])],
 )
 def test_looks_follow_complete_couples_of_pairs(cap: int, expected: List[int]) -> None:
     assert looks(cap) == expected
 
 
 def test_the_level_is_corrected_for_looks_and_tests() -> None:
-    assert level_of_a_look(12, 10) == pytest.approx(FALSE_ALARMS / 50)
-    assert level_of_a_look(4, 1) == pytest.approx(FALSE_ALARMS)
+    limits = {THROUGHPUT: 0.02}
+    assert PairRule(limits, 10, 12).level == pytest.approx(FALSE_ALARMS / 50)
+    assert PairRule(limits, 1, 4).level == pytest.approx(FALSE_ALARMS)
+    assert (PairRule(limits, most=1).cap, looks(PairRule(limits, most=1).cap)) == (3, [3])
 
 
 NARROW, WIDE = Effect(0.1, 0.0089, 10), Effect(0.1, 0.0091, 10)  # 2.0 and 2.03% each way
@@ -179,7 +180,7 @@ def simulated(slower: float, cases: int, runs: int = 1000) -> Dict[str, float]:
     Pairs have normal noise, and being first takes 1% longer. The seed is fixed.
     """
     rng = random.Random(1)
-    level = level_of_a_look(CAP, cases)
+    level = PairRule({THROUGHPUT: THRESHOLD}, cases, CAP).level
     allowed, detectable_change = math.log1p(THRESHOLD), math.log1p(DETECTABLE_CHANGE)
     found: Dict[str, float] = {}
     for _ in range(runs):
@@ -215,7 +216,7 @@ def in_order(pairs: List[Any]) -> List[Sides]:
 
 
 def judged(sides: List[Any], thresholds: Dict[str, float]) -> Any:
-    return verdict_on_pairs(in_order(sides), compare(in_order(sides), thresholds, level=0.01))
+    return conclude_pairs(in_order(sides), PairRule(thresholds))
 
 
 def test_a_slower_case_has_regressed() -> None:
@@ -262,7 +263,7 @@ def test_a_metric_that_one_process_lacks_is_not_judged() -> None:
     thresholds = {"throughput": 0.05, "compile_time": 0.1}
     found = judged(sides, thresholds)
     assert (found.kind, found.also) == ("pass", ())
-    metrics = compare(in_order(sides), thresholds, level=0.01)
+    metrics = compare(in_order(sides), PairRule(thresholds))
     assert not_judged(metrics, thresholds) == [
         "compile_time is not judged: a process has no comparable value"
     ]
@@ -344,4 +345,60 @@ def test_latencies_of_different_calls_are_not_judged() -> None:
     thresholds = {"throughput": 0.05, "latency_p99": 0.1}
     for source, metrics in (("rounds", 2), ("single-batch calls", 2), ("calls of several", 1)):
         sides = in_order([(of("single-batch calls"), of(source))] * 4)
-        assert len(compare(sides, thresholds, level=0.01)) == metrics
+        assert len(compare(sides, PairRule(thresholds))) == metrics
+
+
+def of_change(change: float, number: int, alone: bool = True) -> Sides:
+    """Return a pair whose side here takes ``change`` more time; others differ a little."""
+    here = benchmark(0.1 * (1 + change) * (1 + 0.002 * (number % 3)))
+    return Sides(here, benchmark(0.1), number % 2 == 0, alone=alone)
+
+
+def measured(change: float, together: int, alone: int = 0, change_alone: float = 0) -> List[Sides]:
+    """Return pairs with other cases, and then pairs without."""
+    first = [of_change(change, number, alone=False) for number in range(together)]
+    return first + [of_change(change_alone, number) for number in range(alone)]
+
+
+GATE = PairRule({THROUGHPUT: 0.05}, cases=12)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "decision"),
+    [
+        (measured(0, 0), Need(pairs=4)),
+        (measured(0, 3), Need(pairs=1)),
+        (measured(0, 2, 1), Need(pairs=1, alone=True)),
+        (measured(0, 4), PASS),
+        (measured(-0.3, 6), IMPROVED),
+        # Far beyond the gate: other cases need not wait for it.
+        (measured(0.3, 1), Need(pairs=3)),
+        (measured(0.3, 2), Need(pairs=2, alone=True)),
+        # Slower next to others: pairs of its own have to confirm it, one in each order.
+        (measured(0.08, 8), Need(pairs=1, alone=True)),
+        (measured(0.08, 8, 1, 0.08), Need(pairs=1, alone=True)),
+        (measured(0.08, 8, 2, 0.08), REGRESSED),
+        # It is not slower alone: pairs of its own decide.
+        (measured(0.2, 8, 2, 0.0), Need(pairs=1, alone=True)),
+        (measured(0.2, 8, 4, 0.0), PASS),
+    ],
+)
+def test_what_a_case_has_or_needs(pairs: List[Sides], decision: Any) -> None:
+    found = decide_pairs(pairs, GATE)
+    assert (found if isinstance(found, Need) else found.kind) == decision
+
+
+def test_a_case_that_was_faster_in_each_pair_passes_when_the_time_is_over() -> None:
+    noisy = [of_change(change, number) for number, change in enumerate((-0.6, -0.25, -0.5))]
+    for count in (2, 3):
+        assert conclude_pairs(noisy[:count], GATE, ["the time was over"]).kind == PASS
+    assert conclude_pairs(noisy[:1], GATE).kind == INCONCLUSIVE
+    slower = [of_change(0.1, 0), *noisy[1:]]
+    assert conclude_pairs(slower, GATE).kind == INCONCLUSIVE
+
+
+def test_a_case_that_is_slower_only_next_to_others_never_fails() -> None:
+    rule = PairRule({THROUGHPUT: 0.05}, most=9)
+    for pairs in (measured(0.2, 9), measured(0.2, 8, 1, 0.2), measured(0.2, 7, 2, 0.0)):
+        assert conclude_pairs(pairs, rule).kind == INCONCLUSIVE
+    assert conclude_pairs(measured(0.2, 7, 2, 0.2), rule).kind == REGRESSED
