@@ -21,9 +21,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
-from scripts.busy_programs import busy_programs
 from ipubench.plugins.record.text import percent
 from ipubench.plugins.record.verdict import INCONCLUSIVE, PASS, REGRESSED
+from scripts.busy_programs import busy_programs
 
 ROOT = Path(__file__).resolve().parent.parent
 THRESHOLD = "0.5%"

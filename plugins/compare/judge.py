@@ -40,6 +40,11 @@ def judge_case(run: Run, item: pytest.Item) -> None:
     for case_run in state.recorded:
         case_run.add_extra()  # a test may write extra_info after its measurement
     failures: List[str] = []
+    settled = run.settled.get(item.nodeid)
+    if settled is not None and settled.error is not None:
+        raise settled.error
+    if settled is not None and settled.verdict is not None and not measured:
+        run.add(VerdictLine(item.nodeid, settled.verdict))  # nothing could be measured
     with run.bounds.lifted():
         for one in measured:
             with run.spent.during("compare"):

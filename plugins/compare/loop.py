@@ -12,10 +12,8 @@ from typing import Dict, List, Sequence, Tuple
 
 from ipubench.plugins.compare.open_case import OpenCase
 from ipubench.plugins.compare.runner import Runner
-from ipubench.plugins.gate.decision import Need
+from ipubench.plugins.gate.decision import TIME_OVER, Need
 from ipubench.plugins.state import Run
-
-TIME_OVER = "the time of --gate-time was over before the verdict was clear"
 
 
 def settle(run: Run, cases: Sequence[OpenCase], runner: Runner) -> None:

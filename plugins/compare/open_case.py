@@ -10,7 +10,7 @@ from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.compare.baseline import processes_wanted, rule_of
 from ipubench.plugins.compare.policy import compared_extra_info, thresholds_of
 from ipubench.plugins.elsewhere.alternating import why_not_alternating
-from ipubench.plugins.elsewhere.remote_case import FreshError, why_not_there
+from ipubench.plugins.elsewhere.remote_case import NO_SUCH_CASE, FreshError, why_not_there
 from ipubench.plugins.gate.countable import LEAST_FRESH
 from ipubench.plugins.gate.decision import Decision, Need
 from ipubench.plugins.gate.pairs import PairRule, conclude_pairs, decide_pairs
@@ -43,6 +43,8 @@ class OpenCase:
         self.error: Optional[FreshError] = None
         #: Whether the run cannot decide before its test runs: nothing was measured under its name.
         self.left = False
+        #: Whether another case in its processes has imported what is not the other side's.
+        self.apart = False
         against = run.against
         #: Why its rounds cannot alternate with those of the other side, or ''.
         self.unfit = (
@@ -63,7 +65,7 @@ class OpenCase:
     @property
     def can_share(self) -> bool:
         """Whether other cases may run in its processes: only its throughput is compared."""
-        return not self.unfit and set(self.pair_rule.thresholds) <= {THROUGHPUT}
+        return not self.unfit and not self.apart and set(self.pair_rule.thresholds) <= {THROUGHPUT}
 
     @property
     def fresh(self) -> Sequence[Benchmark]:
@@ -108,7 +110,9 @@ class OpenCase:
 
     def fails(self, error: FreshError) -> None:
         """Note that a process could not measure it; elsewhere, it then cannot be compared."""
-        if error.elsewhere:
+        if error.elsewhere and error.why == NO_SUCH_CASE:
+            self.verdict = Verdict(NEW)
+        elif error.elsewhere:
             assert self.run.against is not None
             why = why_not_there(error.why, self.run.against.environment)
             self.verdict = Verdict(INCOMPARABLE, reasons=(why,))

@@ -29,7 +29,7 @@ from ipubench.plugins.elsewhere.place import find, find_revision, python_of
 from ipubench.plugins.elsewhere.revision import PREFIX, is_this_checkout
 from ipubench.plugins.gate.pairs import looks
 from ipubench.plugins.gate.sides import LEAST_PAIRS
-from ipubench.plugins.record.verdict import EXIT_UNDECIDED
+from ipubench.plugins.record.verdict import EXIT_UNDECIDED, NEW, Verdict
 from ipubench.plugins.run.progress import rough_duration
 from ipubench.plugins.selection.selected import case_of
 from ipubench.plugins.state import Run
@@ -66,7 +66,11 @@ def compare_first(run: Run, items: Sequence[pytest.Item]) -> None:
     if run.counting is not None and run.counting.alone:
         return
     cases = [OpenCase(run, item, item.nodeid) for item in items if case_of(item) is not None]
-    if not cases:
+    for case in cases:
+        if case.name not in run.against.cases:
+            case.verdict = Verdict(NEW)
+    if not any(case.is_open for case in cases):
+        run.settled = {case.name: case for case in cases}
         return
     chosen = devices.make(run.selection.device, device_id=options_of(run.config).device_id)
     try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Dict, Iterator, List, Sequence
+from typing import Dict, Iterator, List, Optional, Sequence
 
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.instances.failures import InstanceError
@@ -16,6 +16,7 @@ from ipubench.plugins.compare.open_case import OpenCase
 from ipubench.plugins.elsewhere.alternating import (
     HERE,
     LEFT_OUT,
+    OTHER_CHECKOUT,
     THERE,
     TwoProcesses,
     UnfitError,
@@ -27,6 +28,7 @@ from ipubench.plugins.elsewhere.alternating import (
 from ipubench.plugins.elsewhere.place import HERE as THIS_PLACE
 from ipubench.plugins.elsewhere.place import Place
 from ipubench.plugins.elsewhere.remote_case import (
+    NO_SUCH_CASE,
     FreshError,
     RemoteCase,
     more_tests,
@@ -118,19 +120,22 @@ class PairRunner:
         here, there = (self._process(place, cases) for place in (THIS_PLACE, self._there))
         device, phase = self._run.selection.device, self._run.progress.phase
         started = time.monotonic()
-        measured: List[str] = []
-        begun = False
+        found: Dict[str, Optional[Sides]] = {}
         try:
             with both_started(here, there, here_first, device, phase) as processes:
                 for name in self._reached_by_both(processes, todo, here_first):
-                    if not begun:
-                        begun, self._start = True, time.monotonic() - started
-                    measured.append(name)
-                    self._measure(processes, waiting[name], here_first, len(cases) == 1)
+                    if not found:
+                        self._start = time.monotonic() - started
+                    found[name] = None
+                    found[name] = self._measure(processes, waiting[name], here_first)
                 processes.end()
-                self._note_unmeasured(processes, cases, measured)
+                self._note_unmeasured(processes, cases, list(found))
         except InstanceError as error:
-            self._failed(error, waiting, todo)
+            self._failed(error, waiting, todo, found)
+        finally:
+            for name, sides in found.items():
+                if sides is not None:
+                    self._add(waiting[name], sides._replace(alone=len(cases) == 1))
 
     def _process(self, place: Place, cases: Sequence[OpenCase]) -> RemoteCase:
         """Return a process that measures cases on one side."""
@@ -164,9 +169,9 @@ class PairRunner:
                 del reached[side]
 
     def _measure(
-        self, processes: TwoProcesses, case: OpenCase, here_first: bool, alone: bool
-    ) -> None:
-        """Measure a case for which both processes are ready."""
+        self, processes: TwoProcesses, case: OpenCase, here_first: bool
+    ) -> Optional[Sides]:
+        """Measure a case for which both processes are ready; None if it cannot alternate."""
         option = options_of(self._run.config)
         self._run.progress.phase(f"pair {self._number}: {case.shown}")
         try:
@@ -175,11 +180,11 @@ class PairRunner:
             case.unfit = str(error)
             for side in (HERE, THERE):
                 processes.order(side, "close")
-            return
+            return None
         budget, steps = self._budget(case), steps_of(case.item)
         rounds = processes.measure(budget, option.target_precision, steps)
         here, there = processes.benchmarks(rounds, here_first)
-        self._add(case, Sides(here, there, here_first, rounds, alone))
+        return Sides(here, there, here_first, rounds)
 
     def _add(self, case: OpenCase, sides: Sides) -> None:
         """Add a pair to the results; the first one here is the record of the case."""
@@ -209,18 +214,31 @@ class PairRunner:
                 case.fails(FreshError(why, f"its test is skipped: {why}", True))
 
     def _failed(
-        self, error: InstanceError, cases: Dict[str, OpenCase], todo: Sequence[str]
+        self,
+        error: InstanceError,
+        cases: Dict[str, OpenCase],
+        todo: Sequence[str],
+        found: Dict[str, Optional[Sides]],
     ) -> None:
-        """Note which case has ended a process, or which cases the other side lacks."""
-        elsewhere = error.name == THERE
+        """Note which case has ended a process, or which cases the other side lacks.
+
+        If a process has imported another checkout, its measurements are of no use, and any of its
+        cases may be the cause: each is then measured alone.
+        """
+        elsewhere, why = error.name == THERE, why_failed(error)
         missing = tests_not_found(self._run, self._there, list(cases), error.lines)
-        why = why_failed(error)
         for name in missing:
-            cases[name].fails(FreshError(str(error), "there is no such case", elsewhere))
+            cases[name].fails(FreshError(str(error), NO_SUCH_CASE, elsewhere))
         if missing:
             return
-        ended = [name for name in cases if name not in todo]
-        for name in [error.case] if error.case in cases else [*ended[-1:], *todo[:1]][:1]:
+        if why == OTHER_CHECKOUT:
+            found.clear()
+            if len(cases) > 1:
+                for case in cases.values():
+                    case.apart = True
+                return
+        latest = [name for name in cases if name not in todo][-1:] or list(cases)[:1]
+        for name in [error.case] if error.case in cases else [*todo[:1], *latest][:1]:
             cases[name].fails(
                 FreshError(f"{name} could not be measured in turns: {error}", why, elsewhere)
             )

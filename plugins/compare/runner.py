@@ -79,8 +79,9 @@ class Runner:
             expected = self._process_seconds or seconds_of_fresh(run)
             if number == 1:
                 most = counted(case.most_processes, "fresh process", "fresh processes")
-                total = rough_duration(case.most_processes * expected)
-                run.progress.line(f"  {case.shown}: {most} at most, {expected:.0f} s each: {total}")
+                seconds = min(run.gate_time.share(1), case.most_processes * expected)
+                total = f"{rough_duration(seconds)} at most"
+                run.progress.line(f"  {case.shown}: {most} of about {expected:.0f} s: {total}")
             run.progress.phase(f"fresh process {number}, about {expected:.0f} s")
             started = time.monotonic()
             known.append(RemoteCase(run, case.item.nodeid).measured(case.name))

@@ -48,6 +48,7 @@ SHARED_DEVICES = ("cpu", "fake")
 HERE, THERE = "the process here", "the process there"
 #: The reason of a skip by the command `close`.
 LEFT_OUT = "the run leaves this case out"
+OTHER_CHECKOUT = "modules of another checkout were imported"
 Processes = TypeVar("Processes", bound="TwoProcesses")
 
 
@@ -180,8 +181,7 @@ class TwoProcesses:
         """Let both processes end: only then it is known what they imported, and who failed."""
         for name, process in self.processes.items():
             if process.close() == guarded_pytest.USAGE_ERROR:
-                why = "modules of another checkout were imported"
-                raise InstanceError(why, why, name)
+                raise InstanceError(OTHER_CHECKOUT, OTHER_CHECKOUT, name)
 
     def results(self, name: str) -> SessionResults:
         """Return what the journal of one process holds."""

@@ -7,6 +7,9 @@ from typing import Union
 
 from ipubench.plugins.record.verdict import Verdict
 
+#: The reason of a case that needs more than --gate-time allows.
+TIME_OVER = "the time of --gate-time was over before the verdict was clear"
+
 
 @dataclass(frozen=True)
 class Need:

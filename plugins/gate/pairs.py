@@ -61,6 +61,8 @@ FALSE_ALARMS = 0.025
 MOST_DISTURBED = 4
 #: Other programs hold the CPUs if they take this share of the rounds' time.
 HELD_SHARE = 0.02
+#: Pairs that no other case shares, one in each order, which a regression needs whatever the cap.
+LEAST_ALONE = 2
 #: A verdict mentions other programs if they took at least this share of the rounds' time.
 SHOWN_SHARE = 0.10
 FASTER = "it looks faster: it was in each of its pairs"
@@ -111,10 +113,10 @@ def decide_pairs(measured: Sequence[Sides], rule: PairRule) -> Decision:
     alone = case.look(alone=True)
     if alone.is_clear and not alone.slower:  # other cases were the cause
         return case.verdict(alone)
+    if look.is_clear and (case.may_have_more or len(case.alone) < LEAST_ALONE):
+        return Need(pairs=1, alone=True)
     if not case.may_have_more:
         return case.conclude()
-    if look.is_clear:
-        return Need(pairs=1, alone=True)
     return Need(pairs=case.until_next_look, alone=case.has_left or case.is_far_beyond)
 
 
@@ -185,6 +187,8 @@ class _Case:
     def __init__(self, measured: Sequence[Sides], rule: PairRule) -> None:
         self.measured, self.rule = measured, rule
         self.usable = [sides for sides in measured if sides.usable]
+        #: Those of the latest pairs that no other case shared.
+        self.alone = [sides for sides in measured if sides.alone]
         #: The pairs in which CPU time is evidence, if other programs hold the CPUs.
         held = statistics.median(sides.lost for sides in measured) >= HELD_SHARE
         self.by_cpu = [sides for sides in measured if held and cpu_pairs_of([sides])]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import Dict, Mapping, Optional
 
-from ipubench.plugins.gate.rule import TIME_OVER
-
 from ipubench.fixtures.case.errors import counted, some_of
+from ipubench.plugins.gate.decision import TIME_OVER
 from ipubench.plugins.record.record import INSTRUCTIONS
 from ipubench.plugins.record.text import percent
 from ipubench.plugins.record.verdict import INCONCLUSIVE, OPEN, Verdict

@@ -31,10 +31,6 @@ class GateTime:
         """Count down when cases end, measured or not."""
         self.cases -= number
 
-    def at_most(self, seconds: float) -> float:
-        """Return how long a case can take that would need this much time."""
-        return min(seconds, self._share)
-
     @contextlib.contextmanager
     def spending(self) -> Iterator[None]:
         """Subtract the time of a measurement, even if it fails."""

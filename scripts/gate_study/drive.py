@@ -6,8 +6,7 @@ from typing import Callable, Optional
 
 from msgspec.structs import replace
 
-from ipubench.plugins.compare.loop import TIME_OVER
-from ipubench.plugins.gate.decision import Need
+from ipubench.plugins.gate.decision import TIME_OVER, Need
 from ipubench.plugins.gate.stored import Rule, conclude_stored, decide_stored
 from ipubench.plugins.record.record import processes_of, sample_of, with_record
 from ipubench.plugins.record.structs import Benchmark

@@ -113,7 +113,7 @@ def test_both_orders_are_equally_frequent_and_rounds_belong_to_their_process(
     pair.asked.clear()
     rounds = pair.measure(budget=5.0, precision=0.01, steps=8)
     assert (rounds.here.seconds, rounds.there.seconds) == ([0.2] * 8, [0.1] * 8)
-    assert (rounds.here.cpu_seconds, rounds.there.waited) == ([0.2] * 8, [None] * 8)
+    assert rounds.here.cpu_seconds == [None] * 8  # not those of a fake device
     assert rounds.stopped_by == "steps"
     assert rounds.here_first == [True, False, False, True, False, True, True, False]
     assert len(rounds.comparable()) == len(rounds.here.lost) == 8

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipubench.plugins.compare.loop import TIME_OVER
 from ipubench.plugins.gate import stored as gate
+from ipubench.plugins.gate.decision import TIME_OVER
 from ipubench.plugins.gate.inference import noise_floor
 from ipubench.plugins.gate.metric_verdict import CANARY_SHARE, left_out
 from ipubench.plugins.gate.stored import Rule
