@@ -77,6 +77,6 @@ def unmeasured(run: Run) -> Dict[str, str]:
         before, found = sorted(run.against.cases), dict(run.against.unmeasured)
     elif run.baseline is not None:
         before = sorted(run.baseline.tests.values())
-    outcomes, order = run.results.outcomes, set(run.order)  # without those that --within left out
+    outcomes, order = run.results.outcomes, set(run.order)
     skipped = [name for name in before if name in order and outcomes.get(name) == "skipped"]
     return {**found, **dict.fromkeys(skipped, SKIPPED)}
