@@ -65,7 +65,6 @@ REFUSED = {
 }
 #: Options that do not work with several hosts either.
 REFUSED_ON_HOSTS = {
-    "within": "it plans one case after the other",
     "profile": "its files would be on the host that profiles",
     "save_graph": "its files would be on the host that measures",
     "launcher_args": "each would start instances on the others",

@@ -55,7 +55,7 @@ def test_cases_share_pairs_until_each_is_decided(project: Project) -> None:
     for line in project.journal():
         if line["type"] == "pair":
             pairs.setdefault(line["here"]["name"], []).append(line.get("alone", True))
-    equal, slower = pairs["fake-alpha-bs1-generated"], pairs["fake-beta-synthetic"]
+    equal, slower = pairs["alpha-bs1-generated"], pairs["beta-synthetic"]
     assert equal == [False] * 4  # the first look
     # It leaves the others after two pairs, and more than two of its own confirm it.
     assert slower[:2] == [False, False] and slower[2:].count(False) == 0 < len(slower[3:])

@@ -283,7 +283,6 @@ def _zombie(pid: int) -> bool:
         (("--tx", "popen//id=a//what=b"), "what is not an option of a host"),
         (("--hosts=hosts.txt", "-n", "2"), "--hosts names the hosts: leave out -n and --tx"),
         (("--hosts=hosts.txt", "--against=git:HEAD"), "--against with several hosts: "),
-        (("--hosts=hosts.txt", "--within=1min"), "--within with several hosts: "),
         (("--hosts=hosts.txt", "--each-host", "--baseline-save=x"), "leave out --each-host"),
         (
             ("--tx", "popen//python=/bin/false//id=a"),
