@@ -254,7 +254,6 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, None
 def pytest_runtest_call_last(item: pytest.Item) -> None:
     """Record and judge the case."""
     found.record_results(item)
-    explain.keep_release(item)
     judge.judge_case(run_of(item.config), item)
 
 

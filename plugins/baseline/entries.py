@@ -99,19 +99,12 @@ def configurations_of(keys: Sequence[Key]) -> List[str]:
 
 
 def measured(results: SessionResults) -> List[Benchmark]:
-    """Return the results of a run for a baseline: its credible cases with all their processes.
-
-    Profiled cases include their operations.
-    """
-    found = []
-    for nodeid, benchmark in results.benchmarks.items():
-        if not benchmark.record.implausible:
-            whole = results.with_fresh(nodeid)
-            profile = results.profiles.get(nodeid)
-            if profile is not None and profile.here:
-                whole = with_record(whole, replace(whole.record, operations=profile.here))
-            found.append(whole)
-    return found
+    """Return the results of a run for a baseline: its credible cases with all their processes."""
+    return [
+        results.with_fresh(nodeid)
+        for nodeid, benchmark in results.benchmarks.items()
+        if not benchmark.record.implausible
+    ]
 
 
 def unproven(results: SessionResults) -> Dict[str, str]:

@@ -252,14 +252,8 @@ def _add_inspection(group: Section) -> None:
     group.addoption(
         "--profile-on-regression",
         action="store_true",
-        help="run a regressed case again under a profiler, here and in the other environment, and "
+        help="run a regressed case again under a profiler, here and with --against also there, and "
         "show the operations whose share of the time grew",
-    )
-    group.addoption(
-        "--keep-operations",
-        action="store_true",
-        help="also profile each measured case, and keep its operations for later runs with "
-        "--profile-on-regression",
     )
     group.addoption(
         "--save-graph",

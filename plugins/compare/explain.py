@@ -1,8 +1,7 @@
 """Implements `--profile-on-regression`: profiles a regressed case to explain it.
 
-Each side is profiled in a fresh process: this one, and with ``--against`` the other one. A stored
-baseline cannot run; it has operations only if it was saved with ``--keep-operations``. The report
-shows the operations whose share of the time grew.
+Each side is profiled in a fresh process: this one, and with ``--against`` the other one. Then the
+report shows the operations whose share of the time grew. A stored baseline cannot run.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from ipubench.plugins.compare.operations import Operations, grown, operations_in
 from ipubench.plugins.compare.policy import has_gate
 from ipubench.plugins.elsewhere.place import HERE, Place
 from ipubench.plugins.elsewhere.remote_case import RemoteCase, known_reason
-from ipubench.plugins.measure.base import state_of
 from ipubench.plugins.record.structs import Profile
 from ipubench.plugins.record.verdict import REGRESSED
 from ipubench.plugins.run.lines import ProfileLine
@@ -33,7 +31,7 @@ from ipubench.plugins.state import Run
 #: Below the results folder, with a subfolder for each run.
 FOLDER = "profiles"
 NO_OPERATIONS = "its profile in {} has no readable operations"
-NOT_KEPT = "the baseline keeps no operations; measure it with --keep-operations"
+NOT_STORED = "a stored baseline cannot be profiled; --against=git:REV can"
 
 
 def refuse_without_gate(config: pytest.Config) -> None:
@@ -45,34 +43,21 @@ def refuse_without_gate(config: pytest.Config) -> None:
         )
 
 
-def keep_release(item: pytest.Item) -> None:
-    """Remember how to release the case's shared resources, which its fresh process needs."""
-    state = state_of(item)
-    if state.measured and options_of(item.config).keep_operations:
-        state.release = state.measured[0].release
-
-
 def explain_regression(run: Run, item: pytest.Item) -> None:
     """Profile a regressed case while the run still holds its device."""
-    case, state = case_of(item), state_of(item)
-    if case is None or item.nodeid not in run.results.benchmarks:
+    case, results = case_of(item), run.results
+    if case is None or item.nodeid not in results.benchmarks:
         return
-    option = options_of(item.config)
-    kind = run.results.kind(item.nodeid)
-    if not (option.keep_operations or (option.profile_on_regression and kind == REGRESSED)):
+    if not options_of(item.config).profile_on_regression or results.kind(item.nodeid) != REGRESSED:
         return
-    if state.release is not None:
-        state.release()
-        state.release = None  # it holds the step
-    both = option.profile_on_regression and kind == REGRESSED
-    functions = counting.functions_that_grew(run, item.nodeid) if both else []
-    if both and counting.is_counted_alone(run):
+    functions = counting.functions_that_grew(run, item.nodeid)
+    if counting.is_counted_alone(run):
         notes = [] if functions else ["the functions that grew are not known"]
         run.add(ProfileLine(item.nodeid, Profile(functions=functions, notes=notes)))
         return
     profiler = Profiler(item, case, run)
     with run.bounds.lifted():
-        profile = replace(profiler.explain(both), functions=functions)
+        profile = replace(profiler.explain(), functions=functions)
     run.add(ProfileLine(item.nodeid, profile))
 
 
@@ -87,26 +72,19 @@ class Profiler:
         results = user_path(options_of(item.config).results_dir)
         self.folder = (results / FOLDER / run.path.stem).resolve()
 
-    def explain(self, both: bool) -> Profile:
-        """Return the operations here and, with ``both``, those before and the growth."""
+    def explain(self) -> Profile:
+        """Return the operations here, those before if they can be profiled, and the growth."""
         here, problem = self._profile("here")
         notes = [f"here: {problem}"] if problem else []
         there: Operations = ()
-        if both:
-            there, problem = self._before()
-            notes += [f"before: {problem}"] if problem else []
+        against = self._run.against
+        if against is not None:
+            there, problem = self._profile("there", against.environment)
+        else:
+            problem = NOT_STORED
+        notes += [f"before: {problem}"] if problem else []
         more = grown(there, here) if there and here else ()
         return Profile(str(self.folder), here, there, more, notes)
-
-    def _before(self) -> Tuple[Operations, str]:
-        """Return the operations before, or why they are unknown."""
-        against, baseline = self._run.against, self._run.baseline
-        if against is not None:
-            return self._profile("there", against.environment)
-        benchmark = self._run.results.benchmarks[self._nodeid]
-        entry = baseline.find(benchmark) if baseline is not None else None
-        kept = entry.record.operations if entry is not None else ()
-        return kept, "" if kept else NOT_KEPT
 
     def _profile(self, where: str, place: Place = HERE) -> Tuple[Operations, str]:
         """Return the operations of one side, or why they are unknown."""

@@ -395,8 +395,6 @@ class CaseState:
     processes: List[Dict[str, Benchmark]] = field(default_factory=list)
     #: The record's part about ``--wait-for-quiet``.
     quiet: Optional[Quiet] = None
-    #: Releases the case's shared resources, which a fresh process will need.
-    release: Optional[Callable[[], None]] = None
 
 
 _state_key = pytest.StashKey[CaseState]()

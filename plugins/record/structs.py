@@ -366,7 +366,6 @@ class Record(Part, frozen=True):
     energy: Optional[Energy] = None
     spec: Optional[Spec] = None
     processes: Sequence[Process] = ()
-    operations: Sequence[Operation] = ()
     instructions: Optional[Instructions] = None
     #: Oldest first.
     accepted: Sequence[Accepted] = ()
