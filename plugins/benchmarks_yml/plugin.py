@@ -42,7 +42,7 @@ from ipubench.plugins.state import Run
 SUFFIXES = (".yml", ".yaml")
 CSV_NAME = "specs.csv"
 NOTEBOOK = "need a notebook's kernel, and a notebook is not run: put its cells into a script"
-CONVERGENCE = "need --include-convergence or -k with the full name: they train to convergence"
+CONVERGENCE = "need -k with the full name: they train to convergence"
 
 
 class NamedFiles:
@@ -132,7 +132,7 @@ def _refused(first: Case, second: Case) -> Case:
 
 
 def leave_out_entries(items: List[pytest.Item], selection: Selection) -> None:
-    """Leave out notebooks, and trainings to convergence unless the user asked for them."""
+    """Leave out notebooks, and trainings to convergence that the command line does not name."""
     selection.leave_out(items, _why_left_out)
     _judge_options(items, selection)
 
@@ -141,8 +141,7 @@ def _why_left_out(item: pytest.Item, case: Case) -> str:
     if not is_spec(item):
         return ""
     entry = entry_of(item)
-    wanted = options_of(item.config).include_convergence or _is_named(item.config, case)
-    if entry.converges and not wanted:
+    if entry.converges and not _is_named(item.config, case):
         return CONVERGENCE
     return NOTEBOOK if entry.notebook else ""
 

@@ -181,11 +181,6 @@ def _add_listings(group: Section) -> None:
         help="print the command of each selected case and of its instances, and run nothing",
     )
     group.addoption("--instance", metavar="ADDRESS", help=argparse.SUPPRESS)
-    group.addoption(
-        "--include-convergence",
-        action="store_true",
-        help="also run the entries of a benchmarks.yml that train to convergence (_conv)",
-    )
 
 
 def _add_measuring(group: Section) -> None:

@@ -121,5 +121,4 @@ def _selection(config: pytest.Config, place: Place) -> List[str]:
         *(f"--ignore={path}" for path in ignored),
         *(f"--ignore-glob={glob}" for glob in option.ignore_glob or ()),
         *([f"{place.prefix}sweep"] if ours.sweep else []),
-        *([f"{place.prefix}include-convergence"] if ours.include_convergence else []),
     ]

@@ -129,12 +129,10 @@ def test_entries_are_cases_whose_identifiers_begin_with_the_file(specs: Specs) -
         "vision/benchmarks.yml::bench_spec[net_infer_gen_size_8]",
         "vision/benchmarks.yml::bench_spec[net_train_real]",
     ]
-    outcome.line("1 case needs --include-convergence or -k with the full name")
+    outcome.line("1 case needs -k with the full name")
     outcome.line("1 case needs a notebook's kernel")
     named = specs.run("--collect-only", "-q", "-k", "Net_train_conv_gen").assert_code(0)
     assert collected(named) == ["vision/benchmarks.yml::bench_spec[net_train_conv_gen]"]
-    included = specs.run("--collect-only", "-q", "-k", "conv", "--include-convergence")
-    assert collected(included) == collected(named)
     # Files in a folder are not collected.
     assert not collected(specs.run("--collect-only", "-q", file="vision"))
 

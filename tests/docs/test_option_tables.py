@@ -45,5 +45,5 @@ def test_every_option_of_the_table_is_one_of_ours(generated: Dict[str, str]) -> 
     flags = re.findall(r"^\| `--([a-z-]+)` \|", generated["command-line.md"], re.MULTILINE)
     names = {"case_options" if flag == "set" else flag.replace("-", "_") for flag in flags}
     assert names <= set(NAMES)
-    assert {"device", "case_options", "gate", "report", "include_convergence"} <= names
+    assert {"device", "case_options", "gate", "report"} <= names
     assert "instance" not in names  # hidden in --help too
