@@ -202,23 +202,3 @@ def test_a_result_belongs_to_the_current_case_and_kind_of_device(tmp_path: Path)
     assert same(case, {}) and not same(plain, {})
     for other in ({"record.config_hash": "another"}, {"record.device.kind": "cuda"}):
         assert not same(case, other)
-
-
-@pytest.mark.parametrize(
-    "place", ["specs", "profiles", "servers/triton.log", "loadgen/case/gone", "apart/run/case"]
-)
-def test_a_link_that_redirects_output_is_refused(tmp_path: Path, place: str) -> None:
-    """A repository can contain one, and the names in the results folder are public."""
-    link = tmp_path / "results" / place
-    link.parent.mkdir(parents=True)
-    link.symlink_to(tmp_path / "elsewhere")
-    config = config_in(tmp_path)
-    with pytest.raises(pytest.UsageError, match=place):
-        start(recording(config))
-    assert not list((tmp_path / "results").glob("run-*"))
-    link.unlink()
-    # A link to the results folder itself, or next to the results, belongs to the user.
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "results" / "mine").symlink_to(tmp_path / "elsewhere")
-    (tmp_path / "linked").symlink_to(tmp_path / "results")
-    start(recording(config_in(tmp_path, "linked")))
