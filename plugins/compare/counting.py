@@ -1,6 +1,6 @@
 """`--count=instructions`: counts the selected cases before the first one, and judges their counts.
 
-Another process counts all cases in children, on both sides of a comparison at once. Where the least
+Another process counts all cases in children, on both sides of a comparison at once. If the least
 counts of both sides differ, or one side's disagree, more children count these cases. All this ends
 before any test runs: each test then has its verdict.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import pytest
 from msgspec.structs import replace
@@ -18,12 +18,14 @@ from ipubench.fixtures.case.errors import CaseError, counted
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.pytest_fixtures import shared_of
 from ipubench.plugins.command_line.arguments import is_worker, measures, only_tests
+from ipubench.plugins.compare.loop import settle
 from ipubench.plugins.compare.policy import count_threshold_of
 from ipubench.plugins.count import judge, ways
 from ipubench.plugins.count.judge import Judgement
 from ipubench.plugins.count.process import NO_SUCH_CASE, CountingProcess
 from ipubench.plugins.count.state import Counting, alone, counts
 from ipubench.plugins.elsewhere.remote_case import PAUSE_SECONDS
+from ipubench.plugins.gate.decision import Need
 from ipubench.plugins.record.counts import Counts
 from ipubench.plugins.record.differences import differences
 from ipubench.plugins.record.record import INSTRUCTIONS
@@ -44,8 +46,8 @@ from ipubench.plugins.run.progress import Progress, time_left
 from ipubench.plugins.selection.selected import case_of
 from ipubench.plugins.state import Run
 
-#: The numbers of the children that count each case first, and of those that count it again.
-FIRST_CHILDREN, MORE_CHILDREN, ALL_CHILDREN = range(2), range(2, 6), range(6)
+#: The number of children that count each case first, and at most.
+FIRST_CHILDREN, ALL_CHILDREN = 2, 6
 #: The kinds of a verdict, worst first; a case gets the worse of two.
 WORST_FIRST = (REGRESSED, INCONCLUSIVE, INCOMPARABLE, IMPROVED, PASS, UNJUDGED)
 NO_COUNTS = "the baseline has no instructions of it: save it with --count=instructions"
@@ -106,19 +108,75 @@ def count_cases(run: Run, items: Sequence[pytest.Item]) -> None:
     names = [name for name in cases if cases[name].get_closest_marker("spec") is None]
     for name in cases.keys() - set(names):
         counting.counted[name] = [CountedCase(uncountable="a command does its work")]
-    saves = options_of(run.config).baseline_save is not None
-    what = f"counting the instructions of {counted(len(names), 'case')}"
     with run.spent.during("count"):
-        _count(run, counting, names, ALL_CHILDREN if saves else FIRST_CHILDREN, what)
-        more = [] if saves else [name for name in names if _needs_more(run, counting, cases[name])]
-        differ = f"{counted(len(more), 'case')} whose counts differ"
-        _count(run, counting, more, MORE_CHILDREN, f"counting {differ} once more")
+        waiting = [CountCase(run, counting, cases[name]) for name in names]
+        settle(run.gate_time, waiting, ChildRunner(run, counting))
+
+
+class CountCase:
+    """A case whose instructions are counted."""
+
+    can_share = True
+
+    def __init__(self, run: Run, counting: Counting, item: pytest.Item) -> None:
+        self._run, self._counting, self._item = run, counting, item
+        self.name = item.nodeid
+        self.is_open = True
+
+    @property
+    def done(self) -> int:
+        """The number of children that have counted it."""
+        return len(self._counting.counted.get(self.name, ()))
+
+    def decide(self) -> Optional[Need]:
+        """Return the need for more counts; None if they suffice, or if there are all."""
+        saves = options_of(self._run.config).baseline_save is not None
+        if not self.done:
+            return Need(counts=ALL_CHILDREN if saves else FIRST_CHILDREN)
+        if self.done < ALL_CHILDREN and _needs_more(self._run, self._counting, self._item):
+            return Need(counts=ALL_CHILDREN - self.done)
+        self.is_open = False
+        return None
+
+    def conclude(self, reasons: Sequence[str]) -> None:
+        """End with the counts so far."""
+        self.is_open = False
+        found = self._counting.counted.setdefault(self.name, [])
+        found += [] if found else [CountedCase(uncountable="; ".join(reasons))]
+
+
+class ChildRunner:
+    """Counts cases in children of another process, on both sides at once."""
+
+    def __init__(self, run: Run, counting: Counting) -> None:
+        self._run, self._counting = run, counting
+        #: The seconds of one count; unknown before the first.
+        self._each = 0.0
+
+    def seconds(self, cases: Sequence[CountCase], need: Need) -> float:
+        """Return about how long it takes to count these cases."""
+        return self._each * len(cases) * need.counts
+
+    def obtain(self, cases: Sequence[CountCase], need: Need) -> None:
+        """Count the cases in as many children as they need."""
+        done = cases[0].done
+        number = counted(len(cases), "case")
+        what = f"counting the instructions of {number}"
+        if done:
+            what = f"counting {number} whose counts differ once more"
+        started = time.monotonic()
+        names = [case.name for case in cases]
+        _count(self._run, self._counting, names, range(done, done + need.counts), what)
+        self._each = (time.monotonic() - started) / (len(cases) * need.counts)
+
+    def show(
+        self, cases: Sequence[CountCase], waiting: Mapping[CountCase, Need], left: float
+    ) -> None:
+        """Show nothing more: counting shows its progress."""
 
 
 def _count(run: Run, counting: Counting, names: Sequence[str], children: range, what: str) -> None:
     """Count cases in children of another process, on both sides at once."""
-    if not names:
-        return
     progress = CountProgress(run.progress, what, len(names) * len(children))
     others = [Side(there, names, children, progress.of_side()) for there in counting.there]
     for other in others:
@@ -259,7 +317,7 @@ def keep_counts(run: Run, nodeid: str) -> None:
         return
     if nodeid not in counting.counted:  # a plain test that measures something
         with run.spent.during("count"):
-            _count(run, counting, [nodeid], ALL_CHILDREN, f"counting {nodeid}")
+            _count(run, counting, [nodeid], range(ALL_CHILDREN), f"counting {nodeid}")
     for found in counting.counted[nodeid]:
         run.add(CountLine(nodeid, found))
     why = counting.of(nodeid).uncountable

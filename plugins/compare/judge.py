@@ -15,7 +15,7 @@ from ipubench.plugins.compare import counting
 from ipubench.plugins.compare.loop import settle
 from ipubench.plugins.compare.open_case import OpenCase
 from ipubench.plugins.compare.policy import inconclusive_fails, without_gate
-from ipubench.plugins.compare.runner import Runner
+from ipubench.plugins.compare.runner import ProcessRunner
 from ipubench.plugins.measure.base import Measured, state_of
 from ipubench.plugins.record.verdict import (
     INCONCLUSIVE,
@@ -82,7 +82,7 @@ def _judge_times(run: Run, item: pytest.Item, measured: Measured) -> Optional[Ve
     settled = run.settled.get(nodeid)
     if settled is None:
         case = OpenCase(run, item, nodeid, measured.release)
-        settle(run, [case], Runner(run))
+        settle(run.gate_time, [case], ProcessRunner(run))
         settled = case
     if settled.error is not None:
         raise settled.error

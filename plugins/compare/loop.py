@@ -1,55 +1,87 @@
 """The one loop of all comparisons: obtains what cases need, until each has a verdict.
 
 Each turn asks all open cases. A case has a verdict, or it needs measurements
-(plugins/gate/decision.py). The runner obtains them, for as many cases as possible at once, and adds
-them to the run's results; then the cases are asked again. The time limit is here, and nowhere else.
+(plugins/gate/decision.py). A runner obtains them, for as many cases as possible at once, and adds
+them to the results; then the cases are asked again. The time limit is here, and nowhere else.
 """
 
 from __future__ import annotations
 
 import time
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, List, Mapping, Optional, Protocol, Sequence, Tuple, TypeVar
 
-from ipubench.plugins.compare.open_case import OpenCase
-from ipubench.plugins.compare.runner import Runner
-from ipubench.plugins.gate.decision import TIME_OVER, Need
-from ipubench.plugins.state import Run
+from ipubench.plugins.gate.decision import TIME_OVER, Decision, Need
+from ipubench.plugins.run.gate_time import GateTime
 
 
-def settle(run: Run, cases: Sequence[OpenCase], runner: Runner) -> None:
+class Case(Protocol):
+    """A case that waits for its verdict."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it waits for a verdict."""
+
+    @property
+    def can_share(self) -> bool:
+        """Whether other cases may run in the processes that measure it."""
+
+    def decide(self) -> Optional[Decision]:
+        """Keep and return the verdict, or return what it needs; None if nothing is compared."""
+
+    def conclude(self, reasons: Sequence[str]) -> None:
+        """Keep the verdict if nothing more can be measured, for these ``reasons``."""
+
+
+AnyCase = TypeVar("AnyCase", bound=Case)
+
+
+class Runner(Protocol[AnyCase]):
+    """Measures cases, and adds the measurements to the results."""
+
+    def seconds(self, cases: Sequence[AnyCase], need: Need) -> float:
+        """Return about how long it takes to measure what these cases need next."""
+
+    def obtain(self, cases: Sequence[AnyCase], need: Need) -> None:
+        """Measure the cases once more."""
+
+    def show(self, cases: Sequence[AnyCase], waiting: Mapping[AnyCase, Need], left: float) -> None:
+        """Print how far the loop is, with ``left`` seconds of its time."""
+
+
+def settle(gate_time: GateTime, cases: Sequence[AnyCase], runner: Runner[AnyCase]) -> None:
     """Obtain measurements until each case has a verdict, has failed, or is out of time."""
-    left = run.gate_time.share(len(cases))
+    left = gate_time.share(len(cases))
     waiting = _needs(cases)
     while waiting:
         batch, need = _batch(waiting)
-        seconds = runner.seconds(batch, need)
-        if seconds > left:
+        if runner.seconds(batch, need) > left:
             for case in waiting:
                 case.conclude([TIME_OVER])
             return
         started = time.monotonic()
-        with run.gate_time.spending():
+        with gate_time.spending():
             runner.obtain(batch, need)
         left -= time.monotonic() - started
         waiting = _needs(list(waiting))
         runner.show(cases, waiting, left)
 
 
-def _needs(cases: Sequence[OpenCase]) -> Dict[OpenCase, Need]:
+def _needs(cases: Sequence[AnyCase]) -> Dict[AnyCase, Need]:
     """Ask the open cases; return what they need."""
     asked = {case: case.decide() for case in cases if case.is_open}
     return {case: need for case, need in asked.items() if isinstance(need, Need)}
 
 
-def _batch(waiting: Dict[OpenCase, Need]) -> Tuple[List[OpenCase], Need]:
+def _batch(waiting: Mapping[AnyCase, Need]) -> Tuple[List[AnyCase], Need]:
     """Return the cases to measure next, all with the same need.
 
     Those that can share their processes come first.
     """
-    together = [
-        case for case, need in waiting.items() if need.pairs and not need.alone and case.can_share
-    ]
-    if together:
-        return together, waiting[together[0]]
-    first = next(iter(waiting))
-    return [first], waiting[first]
+    shared = {
+        case: need
+        for case, need in waiting.items()
+        if case.can_share and not (need.alone or need.processes)
+    }
+    first, need = next(iter((shared or waiting).items()))
+    alike = [case for case, one in shared.items() if bool(one.counts) == bool(need.counts)]
+    return alike or [first], need

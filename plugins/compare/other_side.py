@@ -23,7 +23,7 @@ from ipubench.plugins.command_line.arguments import is_worker, only_lists, unkno
 from ipubench.plugins.compare.loop import settle
 from ipubench.plugins.compare.open_case import OpenCase
 from ipubench.plugins.compare.policy import has_gate
-from ipubench.plugins.compare.runner import Runner
+from ipubench.plugins.compare.runner import ProcessRunner
 from ipubench.plugins.elsewhere.against import Against
 from ipubench.plugins.elsewhere.place import find, find_revision, python_of
 from ipubench.plugins.elsewhere.revision import PREFIX, is_this_checkout
@@ -75,7 +75,7 @@ def compare_first(run: Run, items: Sequence[pytest.Item]) -> None:
     chosen = devices.make(run.selection.device, device_id=options_of(run.config).device_id)
     try:
         with run.spent.during("compare"), hold(run.config, chosen.leases()):
-            settle(run, cases, Runner(run))
+            settle(run.gate_time, cases, ProcessRunner(run))
     except DeviceError as error:
         pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
     finally:

@@ -182,7 +182,7 @@ class PairRunner:
                 processes.order(side, "close")
             return None
         budget, steps = self._budget(case), steps_of(case.item)
-        rounds = processes.measure(budget, option.target_precision, steps)
+        rounds = processes.measure(budget, option.target_precision, steps, here_first)
         here, there = processes.benchmarks(rounds, here_first)
         return Sides(here, there, here_first, rounds)
 

@@ -28,7 +28,7 @@ NOT_OF_A_PROCESS = ("device", "quiet", "compare")
 OF_RUN = ("start", "import")
 
 
-class Runner:
+class ProcessRunner:
     """Measures cases in other processes, and adds the results to those of the run."""
 
     def __init__(self, run: Run) -> None:

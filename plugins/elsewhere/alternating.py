@@ -46,6 +46,8 @@ from ipubench.plugins.selection.selected import case_of
 #: Devices that two processes can hold at once, each ready to run.
 SHARED_DEVICES = ("cpu", "fake")
 HERE, THERE = "the process here", "the process there"
+#: Two rounds that take this multiple of the budget are not repeated.
+LONG_CALLS = 2.0
 #: The reason of a skip by the command `close`.
 LEFT_OUT = "the run leaves this case out"
 OTHER_CHECKOUT = "modules of another checkout were imported"
@@ -122,13 +124,22 @@ class TwoProcesses:
         for name in order:
             self.order(name, "warm_up", batches)
 
-    def measure(self, budget: float, precision: float, steps: Optional[int]) -> AdjacentRounds:
+    def measure(
+        self, budget: float, precision: float, steps: Optional[int], first: bool = True
+    ) -> AdjacentRounds:
         """Run rounds in turns until the stop rule is met; return all rounds.
 
-        ``budget`` includes the untimed part of the rounds.
+        ``budget`` includes the untimed part of the rounds. ``first``: whether the process here runs
+        the first round. If both first rounds take the whole budget, they are all.
         """
         budget *= self.timed
         rounds, watched = AdjacentRounds(), Contended.of(self.device)
+        self._both(first, rounds, watched)
+        if steps is None and rounds.seconds >= LONG_CALLS * budget:
+            watched.complete(rounds)
+            rounds.stopped_by = "budget"
+            return rounds
+        self._both(not first, rounds, watched)
         while not rounds.stopped_by:
             # Two pairs of rounds, AB, BA or BA, AB, in random order: a periodic disturbance must
             # not always hit the same process.

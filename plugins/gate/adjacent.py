@@ -83,8 +83,13 @@ class AdjacentRounds(Struct):
 
     @property
     def enough(self) -> bool:
-        """Whether enough pairs of rounds, in both orders, are comparable."""
+        """Whether enough pairs of rounds, in both orders, are comparable.
+
+        One is enough if it took the whole budget; the orders of pairs of processes alternate.
+        """
         kept = self.comparable()
+        if len(kept) == 1 and self.stopped_by == "budget":
+            return kept[0]
         orders = {first for first, compared in zip(self.here_first, kept) if compared}
         return sum(kept) >= max(LEAST_COMPARABLE, LEAST_SHARE * len(kept)) and len(orders) == 2
 
@@ -107,27 +112,27 @@ class AdjacentRounds(Struct):
         """
         used = list(zip(self.here.cpu_seconds, self.there.cpu_seconds))
         values = [math.log(here / there) for here, there in used if here and there]
-        if len(values) < len(self.here_first) or len(set(self.here_first)) < 2:
+        both_orders = len(set(self.here_first)) == 2 or self.enough
+        if len(values) < len(self.here_first) or not both_orders:
             return None
         return self._balanced(values, [True] * len(values))
 
     def _balanced(self, values: Sequence[float], kept: Sequence[bool]) -> Effect:
         """Return the mean of the two orders' trimmed means, per item."""
         items = math.log(self.items_here / self.items_there)
-        orders = [
-            Trimmed.of(
-                [
-                    value - items
-                    for value, compared, first in zip(values, kept, self.here_first)
-                    if compared and first == order
-                ]
-            )
+        chosen = [
+            [
+                value - items
+                for value, compared, first in zip(values, kept, self.here_first)
+                if compared and first == order
+            ]
             for order in (True, False)
         ]
+        orders = [Trimmed.of(of_order) for of_order in chosen if of_order]
         variance = math.fsum(one.squares / (one.count * max(1, one.count - 1)) for one in orders)
         degrees = max(1, sum(one.count for one in orders) - 2)
         change = statistics.fmean(one.mean for one in orders)
-        return Effect(change, math.sqrt(variance) / 2, degrees)
+        return Effect(change, math.sqrt(variance) / len(orders), degrees)
 
     def looks(self, steps: Optional[int]) -> bool:
         """Return whether to check for a reason to stop: only after every 5% more rounds.

@@ -19,6 +19,8 @@ class Need:
     processes: int = 0
     #: More pairs of processes, one on each side.
     pairs: int = 0
+    #: More counts of its instructions.
+    counts: int = 0
     #: Whether no other case may run in them.
     alone: bool = False
 

@@ -28,7 +28,7 @@ from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.instances.instance import Instance
 from ipubench.fixtures.machine.contention import waited_seconds
 from ipubench.fixtures.runtimes.step import Step
-from ipubench.plugins.elsewhere.alternating import LEFT_OUT
+from ipubench.plugins.elsewhere.alternating import LEFT_OUT, LONG_CALLS
 from ipubench.plugins.measure.base import (
     BatchFacts,
     CaseRun,
@@ -165,14 +165,25 @@ class AlternatingMeter(Meter):
         """Return False: the two processes could choose differently."""
         return False
 
+    def _was_a_round(self, step: Step, facts: BatchFacts, seconds: float) -> bool:
+        """Return whether the first call took twice the budget: no call is wasted then."""
+        if seconds < LONG_CALLS * options_of(self.config).budget:
+            return False
+        self._agree(step)
+        return True
+
     def _choose_batches(self, step: Step, calibrated: bool) -> Calibrated:
         found = super()._choose_batches(step, calibrated)
+        same = self._agree(step)
+        return found if same else Calibrated(batches=found.batches)
+
+    def _agree(self, step: Step) -> bool:
+        """Reply with the batches of a round, and take those of both; return whether both agree."""
         chosen = step.batches_per_step
         timed = step.timed_share()
         self._commands.reply({"batches": chosen, "unfit": why_unfit(step), "timed": timed})
         step.batches_per_step = self._go_on("warm_up")
-        same = step.batches_per_step == chosen
-        return found if same else Calibrated(batches=found.batches)
+        return step.batches_per_step == chosen
 
     def _rounds(self, warm: WarmUp, step: Step) -> Rounds:
         budget = options_of(self.config).budget * step.timed_share()

@@ -131,9 +131,7 @@ class Meter(StepMeter):
         shortened = self._share * length / configured
         most = self._most_warm_up()
         loaded = step.burst > 1 or step.prefetched_batches > used
-        is_long = last >= most and self._adapts(step) and not loaded
-        if is_long and takes_long(self.peaks, step, facts.flops, facts.items, most):
-            # The work of the first call, not its preparations, took that long: it was a round.
+        if not loaded and self._was_a_round(step, facts, last):
             dropped = Dropped([], "budget")
         else:
             found = self._choose_batches(step, calibrated=step.calibrated and not given)
@@ -141,6 +139,12 @@ class Meter(StepMeter):
             earlier = last if step.batches_per_step == length else None
             dropped = warm_up(step, clock, most, found.seconds, used, earlier)
         return WarmUp(first, dropped, canaries, len(step.latencies() or ()), shortened)
+
+    def _was_a_round(self, step: Step, facts: BatchFacts, seconds: float) -> bool:
+        """Return whether the work of the first call, not its preparations, took that long."""
+        most = self._most_warm_up()
+        is_long = seconds >= most and self._adapts(step)
+        return is_long and takes_long(self.peaks, step, facts.flops, facts.items, most)
 
     def on_built(self, step: Step) -> None:
         """Make a batch lighter if, at this machine's peak, it would take too long."""

@@ -38,9 +38,13 @@ class RunLine(Line, frozen=True, tag="run"):
 
 
 class ResumeLine(Line, frozen=True, tag="resume"):
-    """The start of a run that resumes this one and keeps some cases."""
+    """The start of a run that resumes this one and keeps some cases.
+
+    ``compared``: other cases whose pairs it keeps.
+    """
 
     kept: Sequence[str]
+    compared: Sequence[str] = ()
     pid: Optional[int] = None
     circumstances: Mapping[str, Optional[str]] = {}
 

@@ -109,7 +109,7 @@ class SessionResults:
             self.running = {}
         elif isinstance(line, ResumeLine):
             self.end = EndLine()
-            self.resume(line.kept)
+            self.resume(line.kept, line.compared)
 
     def _note(self, nodeid: str, facts: Facts) -> None:
         """Add what a test has put into ``extra_info`` after its measurement."""
@@ -119,12 +119,18 @@ class SessionResults:
             extra = replace(extra, others={**extra.others, **facts})
             self.benchmarks[nodeid] = replace(benchmark, extra_info=extra)
 
-    def resume(self, nodeids: Sequence[str]) -> None:
-        """Forget all cases except these, because the run is resumed."""
+    def resume(self, nodeids: Sequence[str], compared: Sequence[str] = ()) -> None:
+        """Forget all cases except these, because the run is resumed.
+
+        Of those ``compared`` the pairs stay, and what was measured here in the first one.
+        """
         self.suspects += self.running
         self.running = {}
         known = {nodeid for part in self._parts() for nodeid in part}
+        pairs = {name: (self.benchmarks[name], self.pairs[name]) for name in compared}
         self.forget(list(known.difference(nodeids)))
+        for name, (benchmark, found) in pairs.items():
+            self.benchmarks[name], self.pairs[name] = benchmark, found
 
     def forget(self, nodeids: Sequence[str]) -> None:
         """Forget these cases, which are measured again."""

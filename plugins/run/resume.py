@@ -93,9 +93,16 @@ def resume_run(
     passed = [item for item in items if results.outcomes.get(item.nodeid) == "passed"]
     changed = {item.nodeid: why_again(item) for item in passed}
     results.resumed = [nodeid for nodeid, why in changed.items() if not why]
-    results.resume(results.resumed)
+    same = not files and circumstances(run)[GIT] == before.get(GIT)
+    waiting = [item for item in items if same and item.nodeid in results.pairs]
+    compared = [
+        item.nodeid for item in waiting if item.nodeid not in changed and not why_again(item)
+    ]
+    results.resume(results.resumed, compared)
     done = counted(len(results.resumed), "case is done", "cases are done")
     run.note = f"resuming {run.path}: {done}"
+    if compared:
+        run.note += f", the pairs of {counted(len(compared), 'case')} are kept"
     reasons = sorted({reason for reason in changed.values() if reason})
     if reasons:
         repeated = sum(map(bool, changed.values()))
@@ -105,5 +112,5 @@ def resume_run(
         run.note += f"; the project's revision changed ({before.get(GIT)} -> {git})"
     assert run.journal is not None
     run.journal.drop_half_line()
-    line = ResumeLine(results.resumed, os.getpid(), circumstances(run))
+    line = ResumeLine(results.resumed, compared, os.getpid(), circumstances(run))
     run.journal.append(as_plain(line))

@@ -54,10 +54,10 @@ def test_cases_share_pairs_until_each_is_decided(project: Project) -> None:
     pairs: Dict[str, List[bool]] = {}
     for line in project.journal():
         if line["type"] == "pair":
-            pairs.setdefault(line["here"]["name"], []).append(line.get("alone", True))
-    equal, slower = pairs["alpha-bs1-generated"], pairs["beta-synthetic"]
-    assert equal == [False] * 4  # the first look
-    # It leaves the others after two pairs, and more than two of its own confirm it.
+            pairs.setdefault(line["case"].split("[")[1], []).append(line.get("alone", True))
+    equal, slower = pairs["alpha-bs1-generated]"], pairs["beta-synthetic]"]
+    assert equal == [False] * 3
+    # It leaves the others after two pairs, and two of its own confirm it.
     assert slower[:2] == [False, False] and slower[2:].count(False) == 0 < len(slower[3:])
 
 
@@ -89,6 +89,38 @@ def test_an_interruption_has_one_line_that_names_resume(
     outcome.line("cases done; to continue, repeat the command with --resume")
     for said in ("nothing was compared", "nothing to compare", "passed in short pairs"):
         assert said not in outcome.text
+
+
+SECOND_PAIR = """\
+    if "SIDE" in os.environ and config.batch_size == 8:
+        import pathlib, time
+        starts = pathlib.Path("starts")
+        starts.write_text((starts.read_text() if starts.exists() else "") + ".")
+        if starts.read_text() == "..":
+            pathlib.Path("sleeps").touch()
+            time.sleep(300)
+"""
+
+
+@pytest.mark.slow
+def test_a_resumed_comparison_keeps_its_pairs(project: Project) -> None:
+    path = project.folder / "bench_fake.py"
+    trouble = '    if config.trouble == "error":\n'
+    path.write_text(path.read_text().replace(trouble, SECOND_PAIR + "    if 0:\n"))
+    chosen = "alpha-bs1-synthetic or alpha-bs8-synthetic"
+    words = ("--device=fake", "-k", chosen, "--gate=5%", "--gate-cap=4")
+    side = interpreter(project, "SIDE=there")
+    run = start_pytest(project.folder, project.environment, *words, side)
+    deadline = time.monotonic() + 120
+    while not (project.folder / "sleeps").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    run.send_signal(signal.SIGTERM)
+    run.wait().assert_code(143)
+    run = start_pytest(project.folder, project.environment, *words, side, "--resume")
+    run.wait().assert_code(0).line("0 cases are done, the pairs of 2 cases are kept")
+    pairs = [line["case"] for line in project.journal() if line["type"] == "pair"]
+    # The pair that was interrupted had measured the first of both cases.
+    assert [pairs.count(name) for name in sorted(set(pairs))] == [4, 4]
 
 
 BROKEN = "raise ValueError('broken')\n"
