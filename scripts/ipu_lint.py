@@ -299,7 +299,7 @@ def traced(name: str, config: Any, function: Any) -> Iterator[Program]:
         program = session.tf.function(fn, jit_compile=True, autograph=False)
         raise Traced(program, (), program.get_concrete_function(*signature))
 
-    device = IpuDevice("ipu", None)
+    device = IpuDevice()
     modules = double.modules()
     modules[double.ROOT].serving = SimpleNamespace(export_single_step=exported)  # type: ignore[attr-defined]
     sys.modules.update(modules)

@@ -11,9 +11,9 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 
 import pytest
 
+from ipubench.fixtures import devices
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.options import CaseConfig, option, resolve_key
-from ipubench.fixtures.devices import IPU_KINDS
 from ipubench.plugins.benchmarks_yml import template
 from ipubench.plugins.benchmarks_yml.entry import Entry, Variant, variant_name
 from ipubench.plugins.benchmarks_yml.figures import text_problem
@@ -148,7 +148,7 @@ def _case(
 def _config(entry: Entry, variant: Mapping[str, str], device: str) -> SpecConfig:
     return SpecConfig(
         name=variant_name(entry.name, variant),
-        system="ipu" if device in IPU_KINDS else "host",
+        system="ipu" if devices.of(device).poplar else "host",
         data=entry.data,
         entry=entry.name,
         command=template.fill(entry.command, variant),

@@ -25,7 +25,7 @@ from ipubench.fixtures.case.masking import (
 from ipubench.fixtures.case.untrusted import read_bytes
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.data.sources import FOLDER_VARIABLE, with_absolute_folders
-from ipubench.fixtures.devices import cuda, lent
+from ipubench.fixtures.devices import lent
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.machine.files import FOLDER, kind_of, replacing, user_path
 from ipubench.fixtures.machine.loopback import tuned
@@ -72,8 +72,7 @@ def environment(
 ) -> Dict[str, str]:
     """Return the environment of a command; ``keep``: its C library keeps freed memory."""
     found = lent(tuned(base) if keep else base)
-    if device.kind == "cuda" and device.device_id is not None:
-        found[cuda.VISIBLE] = cuda.visible(device.device_id, base)
+    found.update(device.variables(base))
     found.update(config.environment)
     return found
 

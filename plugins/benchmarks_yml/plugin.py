@@ -14,11 +14,11 @@ from typing import Any, Dict, List, Optional, Sequence
 
 import pytest
 
+from ipubench.fixtures import devices
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.yaml_reader import YamlError
 from ipubench.fixtures.command_line import options_of
-from ipubench.fixtures.devices import IPU_KINDS
 from ipubench.fixtures.machine.files import user_path, write_atomically
 from ipubench.plugins.benchmarks_yml.cases import (
     SpecConfig,
@@ -174,7 +174,7 @@ def check_commands(run: Run, items: Sequence[pytest.Item]) -> None:
         return
     if option.save_graph is not None:
         raise pytest.UsageError("--save-graph: a command has no graph that can be saved")
-    if option.profile is not None and run.selection.device not in IPU_KINDS:
+    if option.profile is not None and not devices.of(run.selection.device).poplar:
         raise pytest.UsageError(
             "--profile: a command on a host has no profile; give it its profiler's options as "
             "parameters"

@@ -14,6 +14,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 import pytest
 from msgspec.structs import replace
 
+from ipubench.fixtures import devices
 from ipubench.fixtures.case.errors import CaseError, counted
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.pytest_fixtures import shared_of
@@ -67,7 +68,7 @@ def prepare(run: Run) -> None:
         )
     if option.profile is not None:
         raise pytest.UsageError(f"{flag}: --profile measures nothing; leave one of them out")
-    if run.selection.device not in ("cpu", "fake"):
+    if not devices.of(run.selection.device).in_process:
         raise pytest.UsageError(
             f"{flag} cannot count the instructions of the device {run.selection.device}; choose "
             "--device=cpu"

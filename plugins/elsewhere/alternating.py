@@ -16,6 +16,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import pytest
 
+from ipubench.fixtures import devices
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.instances.controller import Instances
 from ipubench.fixtures.instances.failures import InstanceError
@@ -43,8 +44,6 @@ from ipubench.plugins.run.results import SessionResults
 from ipubench.plugins.selection.order import SERVERS
 from ipubench.plugins.selection.selected import case_of
 
-#: Devices that two processes can hold at once, each ready to run.
-SHARED_DEVICES = ("cpu", "fake")
 HERE, THERE = "the process here", "the process there"
 #: Two rounds that take this multiple of the budget are not repeated.
 LONG_CALLS = 2.0
@@ -63,7 +62,7 @@ def why_not_alternating(item: pytest.Item, device: str, elsewhere: Place) -> str
     case = case_of(item)
     if elsewhere.alternating != ALTERNATING:
         return "the other environment has another version of alternating rounds"
-    if device not in SHARED_DEVICES:
+    if not devices.of(device).in_process:
         return f"a device of the kind {device} serves one process at a time"
     if case is None or item.get_closest_marker("spec") is not None:
         return "it is a command"
@@ -256,9 +255,9 @@ class Contended(Watch):
         """Watch this machine for a kind of device."""
         # Both processes are pinned to these CPUs; those that start and end them are not.
         contention = Contention(cpus=frozenset(allowed_cpus()))
-        # A fake device's time is not the machine's.
-        counted = device != "fake" and contention.available
-        return cls(contention if counted else None, copy_timer() if device == "cpu" else None)
+        kind = devices.of(device)
+        counted = kind.real_time and contention.available
+        return cls(contention if counted else None, copy_timer() if kind.on_cpu else None)
 
     def complete(self, rounds: AdjacentRounds) -> None:
         """Set, for all rounds so far, the share of time that others took."""

@@ -77,7 +77,7 @@ def automatic_workers(config: pytest.Config) -> Optional[int]:
         return None
     if options_of(config).device_id is not None:
         return 1
-    return len(devices.device_ids(devices.choose(options_of(config).device)) or [0])
+    return len(devices.of(devices.choose(options_of(config).device)).device_ids() or [0])
 
 
 def become_controller(config: pytest.Config) -> None:
@@ -376,7 +376,7 @@ def leave_out_larger(config: pytest.Config, items: List[pytest.Item], selection:
     """Leave out the cases that need more IPUs than a worker or this machine has."""
     controller = config.pluginmanager.getplugin("ipubench-controller")
     crew = getattr(controller, "crew", None)
-    if isinstance(crew, LocalWorkers) and crew.device == "ipu" and len(crew.names) > 1:
+    if isinstance(crew, LocalWorkers) and devices.of(crew.device).poplar and len(crew.names) > 1:
         reason = "need more than the one IPU that a worker has: run them without -n"
 
         def why(item: pytest.Item, case: Case) -> str:
@@ -385,10 +385,15 @@ def leave_out_larger(config: pytest.Config, items: List[pytest.Item], selection:
         selection.leave_out(items, why)
     elsewhere = crew is not None and not isinstance(crew, LocalWorkers)
     elsewhere = elsewhere or bool(named_hosts(launcher_arguments(options_of(config).launcher_args)))
-    if selection.device == "ipu" and measures(config) and not elsewhere:
+    if _attaches_ipus(selection.device) and measures(config) and not elsewhere:
         count, place = devices.available_ipus()
         selection.leave_out(items, lambda item, case: _too_large(case, count, place))
     selection.empty = selection.empty or not items
+
+
+def _attaches_ipus(device: str) -> bool:
+    kind = devices.of(device)
+    return kind.poplar and not kind.emulated
 
 
 def _too_large(case: Case, count: int, place: str) -> str:

@@ -36,7 +36,7 @@ class HostFacts(Machine):
             name=platform.node(),
             machine=_machine(),
             device=kind,
-            devices=devices.device_ids(kind),
+            devices=devices.of(kind).device_ids(),
             revision=host_process.git_revision(config.rootpath),
         )
 

@@ -36,7 +36,7 @@ class LocalWorkers:
         self.facts: Dict[str, HostFacts] = {}
         self.names = [f"gw{number}" for number in range(count)]
         self.device = devices.choose(options_of(config).device)
-        found = devices.device_ids(self.device)
+        found = devices.of(self.device).device_ids()
         #: Whether all workers have the same device, and so must run one case at a time.
         self.shared = found is None
         self.device_ids = dict(zip(self.names, self._own_devices(found or [])))

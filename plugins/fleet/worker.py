@@ -28,7 +28,6 @@ from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.files import JsonLinesFile
 from ipubench.plugins.record.host_process import end_with_parent
 from ipubench.plugins.record.structs import Json
-from ipubench.plugins.selection.expand import WITHOUT_NUMBER
 from ipubench.plugins.state import run_of
 
 #: A controller that has been silent this long is gone: it sends THERE every few seconds.
@@ -76,7 +75,7 @@ class Worker:
         # The controller counts failures and selects; a host's cache is about other runs.
         option = config.option
         option.maxfail, option.lf, option.stepwise, option.stepwise_skip = 0, False, False, False
-        numbered = devices.choose(options_of(config).device) not in WITHOUT_NUMBER
+        numbered = not devices.of(devices.choose(options_of(config).device)).without_number
         if given["device_id"] is not None and numbered:
             change_options(config, device_id=given["device_id"])
         if self.host is None:

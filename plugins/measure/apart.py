@@ -18,9 +18,9 @@ from typing import Any, Counter, Iterator, List, Optional, Sequence
 
 import pytest
 
+from ipubench.fixtures import devices
 from ipubench.fixtures.case.errors import CaseError, counted
 from ipubench.fixtures.command_line import options_of
-from ipubench.fixtures.devices import IPU_KINDS
 from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.machine.process import LAST_LINES
 from ipubench.fixtures.poplar.options import TF_FLAGS, case_flags
@@ -36,13 +36,13 @@ from ipubench.plugins.state import Flags, run_of
 def flags_of(item: pytest.Item) -> Optional[Flags]:
     """Return the flags that a case needs; None unless it runs TensorFlow on an IPU."""
     case = case_of(item)
-    kind = run_of(item.config).selection.device
-    if case is None or kind not in IPU_KINDS:
+    kind = devices.of(run_of(item.config).selection.device)
+    if case is None or not kind.poplar:
         return None
     if "tensorflow" not in getattr(item, "fixturenames", ()):
         return None
     needed = case_flags(
-        ipu_model=kind == "ipu-model",
+        ipu_model=kind.emulated,
         synthetic=case.config.data == "synthetic",
         zero_values=getattr(case.config, "use_zero_values", False),
         count_cycles=getattr(case.config, "report_hw_cycle_count", False),

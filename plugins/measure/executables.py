@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 
+from ipubench.fixtures import devices
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine import scratch
@@ -25,7 +26,9 @@ def store_executables(run: Run) -> None:
     Raises UsageError.
     """
     given, device = options_of(run.config).executable_cache, run.selection.device
-    if given is not None and device != "ipu":
+    kind = devices.of(device)
+    stores = kind.poplar and not kind.emulated
+    if given is not None and not stores:
         raise pytest.UsageError(
             f"{OPTION}: only programs for IPUs are stored in it, and this run has "
             f"--device={device}; leave it out, or give --device=ipu"
@@ -33,7 +36,7 @@ def store_executables(run: Run) -> None:
     if not measures(run.config):
         return
     if given is None:
-        if device == "ipu" and _starts_fresh_processes(run):
+        if stores and _starts_fresh_processes(run):
             run.executables = scratch.make("executables")
             export(storing(os.environ, run.executables, given=False))
         return

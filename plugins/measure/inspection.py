@@ -14,7 +14,6 @@ import pytest
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.command_line import options_of
-from ipubench.fixtures.devices import IPU_KINDS
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.poplar.options import reports_in
 from ipubench.fixtures.runtimes.step import Step
@@ -56,7 +55,7 @@ def folder_of(option: str, root: str, item: pytest.Item) -> Path:
 
 def device_reports(device: Device, folder: Path) -> ContextManager[None]:
     """Have the device write its reports into ``folder`` while a case is built and run."""
-    if device.kind in IPU_KINDS:
+    if device.poplar:
         return reports_in(folder)
     return contextlib.nullcontext()
 

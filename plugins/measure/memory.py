@@ -14,14 +14,12 @@ from typing import Any, Callable, Iterator, Optional
 
 import pytest
 
+from ipubench.fixtures import devices
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.untrusted import printable
 from ipubench.fixtures.machine import memory
 from ipubench.plugins.selection.selected import case_of
-
-#: Devices that use the host's memory, with drivers that reserve no address space.
-HOST_KINDS = ("cpu", "fake")
 
 #: Errors of PyTorch and TensorFlow that mean a lack of memory.
 NAMES = frozenset({"OutOfMemoryError", "ResourceExhaustedError"})
@@ -46,7 +44,7 @@ def bounded_memory(pyfuncitem: pytest.Function, kind: str) -> Iterator[Callable[
     if case is None:
         yield lambda outcome: None
         return
-    with memory.bounded() if kind in HOST_KINDS else contextlib.nullcontext():
+    with memory.bounded() if devices.of(kind).in_process else contextlib.nullcontext():
         yield partial(_explain_shortage, case)
 
 

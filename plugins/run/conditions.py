@@ -8,8 +8,8 @@ import sys
 import warnings
 from typing import Dict
 
+from ipubench.fixtures import devices
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.devices import IPU_KINDS
 from ipubench.fixtures.machine.code_folders import claim_inductor_folder
 from ipubench.fixtures.machine.loopback import ALLOCATOR
 from ipubench.fixtures.poplar.options import ENGINE_OPTIONS
@@ -44,10 +44,10 @@ def apply_conditions(kind: str, affinity: str, allocator: str) -> Facts:
         except CaseError as error:
             warnings.warn(str(error), stacklevel=2)
     found: Dict[str, Json] = {"allocator": "system"}
-    if kind in IPU_KINDS:
+    if devices.of(kind).poplar:
         # Poplar adds these to the case's own options, and they change the program.
         found["poplar_engine_options"] = os.environ.get(ENGINE_OPTIONS)
-    if kind not in ("cpu", "ipu-model"):
+    if not devices.of(kind).on_cpu:
         return found
     found.update(affinity=affinity, omp_num_threads=os.environ.get("OMP_NUM_THREADS"))
     if allocator == "tuned":

@@ -63,8 +63,10 @@ def _why_not_here(device: str, item: pytest.Item, case: Case) -> str:
     """Return what a case lacks to run here, or ''."""
     option = options_of(item.config)
     fixtures = getattr(item, "fixturenames", ())
-    if device == "fake" and not FRAMEWORKS.keys().isdisjoint(fixtures):
-        return "need a framework, and the fake device has none"
+    kind = devices.of(device)
+    computes = kind.poplar or kind.torch_name
+    if not computes and not {*FRAMEWORKS, *SERVERS}.isdisjoint(fixtures):
+        return f"need a framework, and --device={device} has none"
     if case.excluded:
         return f"left out by {case.excluded}"
     unfit = _unfit(case, device)
@@ -107,11 +109,12 @@ def _named(case: Case, words: Set[str]) -> bool:
 def _unfit(case: Case, device: str) -> str:
     """Return which other device a case needs, or ''."""
     needs = case.config.ipus
-    if device in devices.IPU_KINDS:
+    kind = devices.of(device)
+    if kind.poplar:
         return "" if needs else "for a host: --device=cpu or --device=cuda"
     if needs:
         return f"need {needs} IPU{'s' if needs > 1 else ''}: --device=ipu"
-    if device == "cuda" and case.config.needs_cpu:
+    if not kind.on_cpu and case.config.needs_cpu:
         return f"need a CPU for {case.config.needs_cpu}"
     return ""
 
@@ -208,7 +211,8 @@ def _float32(device: str, items: Sequence[pytest.Item]) -> List[str]:
         if case and not runtimes.isdisjoint(getattr(item, "fixturenames", ()))
     }
     found = sorted(precision for precision in precisions if precision.startswith("16"))
-    if device != "cpu" or not found or read_topology().fast_bfloat16:
+    kind = devices.of(device)
+    if kind.poplar or not kind.on_cpu or not found or read_topology().fast_bfloat16:
         return []
     return [
         f"precision {' and '.join(found)}: float32, marked f32, because this CPU has neither "
@@ -236,7 +240,7 @@ def what_was_left_out(
         more = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
         lines.append(f"{cases[0]}{more}: {warning}")
     lines += _float32(selection.device, items)
-    if selection.device not in devices.IPU_KINDS and "--use_ipu_model" in os.environ.get(
+    if not devices.of(selection.device).poplar and "--use_ipu_model" in os.environ.get(
         TF_FLAGS, ""
     ):
         flag = f"{TF_FLAGS}=--use_ipu_model does nothing with --device={selection.device}"

@@ -42,11 +42,6 @@ NO_CACHE_WITH_PROFILE = (
     "model_cache_path: with --profile an IPU gets a program that also writes reports; later runs "
     "would find it in that folder and time it, so leave the option out"
 )
-# A host has one of each.
-WITHOUT_NUMBER = {
-    "cpu": "a CPU has no number; a run uses all of it, taskset chooses cores",
-    "ipu-model": "the software model of an IPU has no number; --device=ipu chooses among IPUs",
-}
 
 
 def selection_of(config: pytest.Config) -> Selection:
@@ -60,8 +55,9 @@ def selection_of(config: pytest.Config) -> Selection:
     if option.zero_values:
         assign(assignments, "use_zero_values", ["true"], "--zero-values")
     device = devices.choose(option.device)
-    if option.device_id is not None and device in WITHOUT_NUMBER:
-        raise pytest.UsageError(f"--device-id: {WITHOUT_NUMBER[device]}")
+    why_not = devices.of(device).without_number
+    if option.device_id is not None and why_not:
+        raise pytest.UsageError(f"--device-id: {why_not}")
     return Selection(assignments, device)
 
 
@@ -74,11 +70,12 @@ def parametrize_cases(metafunc: pytest.Metafunc, selection: Selection) -> None:
     function = metafunc.definition.nodeid
     params: Dict[str, Any] = {}
     declared: Dict[str, CaseConfig] = {}
-    profiled = option.profile is not None and selection.device in devices.IPU_KINDS
+    kind = devices.of(selection.device)
+    profiled = option.profile is not None and kind.poplar
     for mark in marks:
         axes = {key: values for key, values in mark.kwargs.items() if key not in NO_AXES}
         quick, tier = mark.kwargs.get("quick"), mark.kwargs.get("tier", USUAL)
-        everything = selection.device != "cpu" or option.data is not None
+        everything = not (kind.on_cpu and kind.in_process) or option.data is not None
         for entry in mark.args:
             case_set = CaseSet.of(entry, axes)
             _refuse_duplicates(case_set, declared)

@@ -70,7 +70,7 @@ def test_a_run_next_to_other_machines_is_not_compared_with_an_undisturbed_one(
 CHANGING = """
 from itertools import cycle
 
-from ipubench.fixtures.devices.fake import FakeDevice
+from tests.support.fake_device import FakeDevice
 
 states = cycle([1, 1, 2, 1])
 FakeDevice.look = lambda self: lambda: 0.5 * next(states)

@@ -147,7 +147,7 @@ def test_nothing_holds_the_step_of_a_judged_case(stored: Project) -> None:
     (stored.folder / "watch.py").write_text(
         "import gc\n"
         "def pytest_sessionfinish():\n"
-        "    from ipubench.fixtures.runtimes.fake import FakeStep\n"
+        "    from tests.support.fake_runtime import FakeStep\n"
         "    gc.collect()\n"
         "    steps = [one for one in gc.get_objects() if isinstance(one, FakeStep)]\n"
         "    open('steps', 'w').write(str(len(steps)))\n"

@@ -91,7 +91,7 @@ def test_a_cpu_that_imitates_a_smaller_one_has_its_instructions(
     )
     monkeypatch.setattr("ipubench.fixtures.devices.cpu.quota", lambda: None)
     found = CpuDevice()
-    assert found.fast_bfloat16 == ("avx512_bf16" in flags)
+    assert found.half == ("bfloat16" if "avx512_bf16" in flags else "float32")
     name = flags[-1] if flags else platform.machine()
     assert found._fingerprint() == f"cpu/Example CPU @ 2.0GHz/{name}/1 threads"
     assert CpuDevice(pin=False).threads == len(os.sched_getaffinity(0))
@@ -187,10 +187,10 @@ class Driver:
 @pytest.mark.parametrize("old", [False, True])
 def test_a_gpu_is_leased_by_its_identity(old: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda, "_driver", lambda: Driver(old))
-    assert cuda.device("cuda", 1).leases() == ("cuda-" + 30 * "0" + "07",)
-    assert cuda.device("cuda", 2).leases() == ("cuda-2",)  # no such GPU: attaching reports it
+    assert cuda.CudaDevice(1).leases() == ("cuda-" + 30 * "0" + "07",)
+    assert cuda.CudaDevice(2).leases() == ("cuda-2",)  # no such GPU: attaching reports it
     monkeypatch.setattr(cuda, "_driver", lambda: None)
-    assert cuda.device("cuda", 1).leases() == ("cuda-1",)
+    assert cuda.CudaDevice(1).leases() == ("cuda-1",)
 
 
 def test_gpus_that_the_user_hides_are_not_reported_as_missing(
@@ -203,11 +203,11 @@ def test_gpus_that_the_user_hides_are_not_reported_as_missing(
     monkeypatch.setitem(sys.modules, "torch", torch)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     with pytest.raises(DeviceError, match="CUDA_VISIBLE_DEVICES='-1'"):
-        cuda.device("cuda").attach()
+        cuda.CudaDevice().attach()
     torch.cuda.is_available = lambda: True
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     with pytest.raises(DeviceError, match="--device-id=1: .* 0 to 0$"):
-        cuda.device("cuda", 1).attach()
+        cuda.CudaDevice(1).attach()
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_the_sdks_flag_for_the_emulator_points_to_our_option(
     for found in ([], ["tensorflow"]) if kind == "ipu" else ([],):
         monkeypatch.setattr(ipu, "frameworks", lambda found=found: found)
         with pytest.raises(DeviceError) as caught:
-            IpuDevice(kind, None).attach()
+            devices.make(kind).attach()
         assert ("give --device=ipu-model" in str(caught.value)) is (kind == "ipu")
 
 
@@ -272,7 +272,7 @@ def test_an_ipu_without_the_sdk_is_refused_with_what_is_missing(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ipubench.fixtures.devices.ipu.frameworks", list)
-    device = IpuDevice(kind, None)
+    device = devices.make(kind)
     with pytest.raises(DeviceError, match=f"--device={kind} "):
         device.attach()
     # The emulator computes on the CPU.
@@ -314,7 +314,7 @@ def test_the_clock_of_an_ipu_names_its_chip(
 ) -> None:
     monkeypatch.setattr("ipubench.fixtures.devices.ipu.frameworks", lambda: ["popart"])
     gc_info(f"Device Info:\n  board type: M2000\n  clock: {clock}\n  ipu architecture: ipu2\n")
-    info = IpuDevice("ipu", None).attach()
+    info = IpuDevice().attach()
     assert (info.name, info.details.get("chip")) == ("M2000 ipu2", chip)
     # The peaks in the datasheets of machines with four chips.
     found = info.details.get("datasheet", {"float16_flops": None})["float16_flops"]
@@ -337,13 +337,13 @@ def test_an_ipu_number_must_be_listed_by_the_sdk(
     """A group of IPUs is a device, but not a single IPU."""
     monkeypatch.setattr("ipubench.fixtures.devices.ipu.frameworks", lambda: ["popart"])
     gc_info(LISTED)
-    assert devices.device_ids("ipu") == [0, 1]
+    assert IpuDevice.device_ids() == [0, 1]
     for number in (None, 1, 4):
-        assert IpuDevice("ipu", number).attach().kind == "ipu"
+        assert IpuDevice(number).attach().kind == "ipu"
     with pytest.raises(DeviceError, match="--device-id=2: .* only 0, 1, 4"):
-        IpuDevice("ipu", 2).attach()
+        IpuDevice(2).attach()
     gc_info(LISTED.replace("target:", "type:"))  # the name in other SDKs
-    assert devices.device_ids("ipu") == [0, 1]
+    assert IpuDevice.device_ids() == [0, 1]
     assert devices.available_ipus() == (2, "the partition p1")
     single = "-+- Id: [0], target: [Fabric]\n-+- Id: [1], target: [Fabric]\n"
     gc_info(single)
@@ -353,9 +353,9 @@ def test_an_ipu_number_must_be_listed_by_the_sdk(
     gc_info("Graphcore device listing:\n")
     assert devices.available_ipus()[0] == 0
     with pytest.raises(DeviceError, match="--device-id=1"):
-        IpuDevice("ipu", 1).attach()
+        IpuDevice(1).attach()
     gc_info("")
-    IpuDevice("ipu", 2).attach()
+    IpuDevice(2).attach()
 
 
 @pytest.mark.parametrize(
@@ -369,7 +369,7 @@ def test_auto_takes_cuda_if_pytorch_and_the_driver_have_it(
         (tmp_path / "version.py").write_text(f"cuda: Optional[str] = {build}\n")
     torch = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: torch)
-    monkeypatch.setattr(cuda, "device_ids", lambda kind: gpus)
+    monkeypatch.setattr(cuda.CudaDevice, "device_ids", staticmethod(lambda: gpus))
     monkeypatch.delenv("POPLAR_SDK_ENABLED", raising=False)
     assert devices.choose("auto") == kind
 

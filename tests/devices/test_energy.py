@@ -108,7 +108,7 @@ def test_the_gpu_of_the_run_counts_however_it_is_numbered(monkeypatch: pytest.Mo
     pynvml = NvmlStandIn("pynvml")
     monkeypatch.setitem(sys.modules, "pynvml", pynvml)
     monkeypatch.setattr(cuda, "_driver", lambda: Driver(old=False))
-    monkeypatch.setattr(cuda, "device_ids", lambda kind: [0, 1])
+    monkeypatch.setattr(cuda.CudaDevice, "device_ids", staticmethod(lambda: [0, 1]))
     counter = make("cuda", 1).energy()
     before = counter.read()
     pynvml.millijoules += 2500

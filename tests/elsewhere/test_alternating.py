@@ -9,14 +9,14 @@ import pytest
 
 from ipubench.fixtures.case.cases import case_key
 from ipubench.fixtures.data.feeds import ArrayFeed
-from ipubench.fixtures.devices.fake import FakeDevice
 from ipubench.fixtures.instances.protocol import ALTERNATING
 from ipubench.fixtures.machine.contention import Contention, Reading
-from ipubench.fixtures.runtimes.fake import FakeStep
 from ipubench.plugins.elsewhere.alternating import Contended, why_not_alternating
 from ipubench.plugins.elsewhere.place import Place
 from ipubench.plugins.gate.adjacent import AdjacentRounds
 from ipubench.plugins.measure.alternating import why_unfit
+from tests.support.fake_device import FakeDevice
+from tests.support.fake_runtime import FakeStep
 
 
 class Counters(Contention):

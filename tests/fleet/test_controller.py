@@ -10,6 +10,7 @@ from unittest import mock
 
 import pytest
 
+from ipubench.fixtures import devices
 from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.command_line.arguments import XDIST_KEY, workers_in_turns
 from ipubench.plugins.fleet import controller
@@ -92,7 +93,8 @@ def test_each_worker_has_a_device(
 def test_cases_that_need_more_than_a_workers_ipu_are_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("ipubench.fixtures.devices.device_ids", lambda kind: [0, 1])
+    for kind in ("ipu", "cuda"):
+        monkeypatch.setattr(devices.of(kind), "device_ids", staticmethod(lambda: [0, 1]))
     found: List[Callable[[Any, Any], str]] = []
     selection: Any = SimpleNamespace(
         leave_out=lambda items, why: found.append(why), device="cpu", empty=False

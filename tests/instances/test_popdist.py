@@ -96,7 +96,7 @@ def test_compiling_offline_ignores_the_ipus_of_an_instance(
     poptorch = poptorch_double.as_module()
     config = dataclasses.replace(POD4["resnet50_minlatency"], compile_only=True)
     feed = ImageFeed("generated", batch_size=2, image_size=32)
-    options = poptorch_options(poptorch, config, IpuDevice("ipu", None), feed)
+    options = poptorch_options(poptorch, config, IpuDevice(), feed)
     with pytest.raises(poptorch.Error, match="not supported with an IPU id"):
         poptorch.inferenceModel(torch.nn.Linear(4, 4), options).compile(torch.zeros(256, 4))
 
@@ -123,7 +123,7 @@ def test_poptorch_runs_the_replicas_of_its_instance(
     config = dataclasses.replace(POD4["resnet50_minlatency"], micro_batch_size=2, instances=2)
     assert config.replicas == 4
     feed = ImageFeed("generated", batch_size=2, image_size=32)
-    runtime = PopTorchIpu(IpuDevice("ipu", None))
+    runtime = PopTorchIpu(IpuDevice())
     step: Any = runtime.inference(config.network(), config, feed)
     assert step.feed.batch_size == 2 * 2
     facts = step.describe()
@@ -132,7 +132,7 @@ def test_poptorch_runs_the_replicas_of_its_instance(
 
     from ipubench.fixtures.runtimes.torch.ipu_options import poptorch_options
 
-    options = poptorch_options(poptorch, config, IpuDevice("ipu", None), step.feed)
+    options = poptorch_options(poptorch, config, IpuDevice(), step.feed)
     assert isinstance(options, double.Options)
     replicas = [g for n, g in poptorch_double.recorder.calls if n == "Options.replicationFactor"]
     assert replicas == [{"replication_factor": 2}], "PopDist must set this"
@@ -142,7 +142,7 @@ def test_poptorch_runs_the_replicas_of_its_instance(
     with pytest.raises(CaseError, match=wrong):
         step.build()
     job.started = False
-    options = poptorch_options(poptorch, config, IpuDevice("ipu", None), step.feed)
+    options = poptorch_options(poptorch, config, IpuDevice(), step.feed)
     assert not isinstance(options, double.Options)
     assert (
         "Options.replicationFactor",

@@ -9,11 +9,11 @@ from unittest.mock import Mock
 import pytest
 
 from ipubench.fixtures.data.feeds import ArrayFeed
-from ipubench.fixtures.devices.fake import FakeDevice
 from ipubench.fixtures.instances.plan import Launcher, Plan
 from ipubench.fixtures.instances.step import InstancesStep
-from ipubench.fixtures.runtimes.fake import FakeStep
 from ipubench.plugins.measure.meter import in_items
+from tests.support.fake_device import FakeDevice
+from tests.support.fake_runtime import FakeStep
 
 
 class Members:

@@ -11,13 +11,13 @@ from msgspec import to_builtins
 from msgspec.structs import astuple
 
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.devices.fake import TAKEN_VARIABLE, FakeDevice
 from ipubench.fixtures.machine.contention import Contention, Reading
 from ipubench.plugins.measure import disturbance
 from ipubench.plugins.measure.disturbance import Disturbance, is_enough, wait_for_quiet
 from ipubench.plugins.measure.rounds import Limits, Rounds
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
 from ipubench.plugins.record.structs import Quiet
+from tests.support.fake_device import TAKEN_VARIABLE, FakeDevice
 
 
 def measured(device: FakeDevice, limits: Limits, each: float = 0.1) -> Any:

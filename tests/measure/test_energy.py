@@ -8,12 +8,12 @@ from typing import Any, List, Tuple
 import pytest
 
 from ipubench.fixtures.data.feeds import ArrayFeed
-from ipubench.fixtures.devices.fake import FakeCounter, FakeDevice
-from ipubench.fixtures.runtimes.fake import FakeStep
 from ipubench.plugins.measure.alternating import RoundsOnCommand
 from ipubench.plugins.measure.energy import EnergyWindow
 from ipubench.plugins.measure.rounds import Limits, Rounds
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
+from tests.support.fake_device import FakeCounter, FakeDevice
+from tests.support.fake_runtime import FakeStep
 from tests.support.harness import Project
 
 WATTS = {"IPUBENCH_FAKE_WATTS": "50"}

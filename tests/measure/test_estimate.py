@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipubench.fixtures.devices.fake import FakeDevice
 from ipubench.plugins.measure.estimate import estimate_text, seconds_left
 from ipubench.plugins.measure.rounds import Limits, Rounds
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
+from tests.support.fake_device import FakeDevice
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,6 @@ from typing import Any, Dict, List, Optional
 import pytest
 
 from ipubench.fixtures.data.feeds import ArrayFeed
-from ipubench.fixtures.devices.fake import FakeDevice
-from ipubench.fixtures.runtimes.fake import FakeStep
 from ipubench.fixtures.runtimes.step import Work
 from ipubench.plugins.measure.latency_and_input import (
     describe_input,
@@ -18,6 +16,8 @@ from ipubench.plugins.measure.latency_and_input import (
 )
 from ipubench.plugins.record.record import ONE_BATCH, SEVERAL_BATCHES
 from ipubench.plugins.record.structs import Latency
+from tests.support.fake_device import FakeDevice
+from tests.support.fake_runtime import FakeStep
 
 QUIET, DISTURBED = [0.010] * 4, [0.500] * 4
 

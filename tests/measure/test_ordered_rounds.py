@@ -8,8 +8,6 @@ from typing import Any, List, Optional, Tuple
 import pytest
 
 from ipubench.fixtures.data.feeds import ArrayFeed
-from ipubench.fixtures.devices.fake import FakeDevice
-from ipubench.fixtures.runtimes.fake import FakeStep
 from ipubench.plugins.measure import alternating, meter
 from ipubench.plugins.measure.alternating import (
     AlternatingMeter,
@@ -21,6 +19,8 @@ from ipubench.plugins.measure.peaks import Peaks
 from ipubench.plugins.measure.rounds import Calibrated, Limits
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
 from tests.support.command_line import given_options
+from tests.support.fake_device import FakeDevice
+from tests.support.fake_runtime import FakeStep
 
 
 class FakeInstance:

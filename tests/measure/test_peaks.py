@@ -9,13 +9,13 @@ from typing import Dict, List, Optional
 import pytest
 
 from ipubench.fixtures.data.feeds import ArrayFeed
-from ipubench.fixtures.devices.fake import TAKEN_VARIABLE, FakeDevice
 from ipubench.fixtures.instances.plan import Launcher, Plan
 from ipubench.fixtures.instances.step import InstancesStep
-from ipubench.fixtures.runtimes.fake import FakeStep
 from ipubench.fixtures.runtimes.step import Work
 from ipubench.plugins.measure.disturbance import Disturbance
 from ipubench.plugins.measure.peaks import TRIES, Peaks, describe_compute
+from tests.support.fake_device import TAKEN_VARIABLE, FakeDevice
+from tests.support.fake_runtime import FakeStep
 
 
 class Bench:

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.feeds import ArrayFeed
-from ipubench.fixtures.devices.fake import FakeDevice
-from ipubench.fixtures.runtimes.fake import FakeStep
 from ipubench.fixtures.runtimes.step import Work
 from ipubench.plugins.measure import rounds as measure
 from ipubench.plugins.measure.rounds import Limits, Rounds, stop_reason
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
+from tests.support.fake_device import FakeDevice
+from tests.support.fake_runtime import FakeStep
 
 
 def fake_step(batch_seconds: float, **options: Any) -> FakeStep:

@@ -16,7 +16,7 @@ import numpy
 import pytest
 
 from ipubench.fixtures.data.feeds import ArrayFeed
-from ipubench.fixtures.runtimes.fake import FakeStep
+from tests.support.fake_runtime import FakeStep
 
 
 def step(device):

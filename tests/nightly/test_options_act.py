@@ -62,7 +62,7 @@ def torch_asked(config: Classifier, monkeypatch: pytest.MonkeyPatch) -> Generato
     shared = plan(config, "ipu", frozenset({0, 1}))
     yield plain(feed, shared, config.batches_per_step, config.model_cache_path)
     torch.manual_seed(0)
-    step = PopTorchIpu(IpuDevice("ipu", None)).inference(copied(config.network()), config, feed)
+    step = PopTorchIpu(IpuDevice()).inference(copied(config.network()), config, feed)
     step.build()
     model = double.recorder.arguments("inferenceModel")["model"]
     state = model.state_dict().items()
@@ -125,7 +125,7 @@ def kernel_asked(kernel: Any, config: Any, by_xla: bool = False) -> Generator[st
     recorder.by_xla = by_xla
     feed = config.feed(Data(no_images))
     fused = partial(kernel, config, fused=True) if getattr(config, "popnn", False) else None
-    runtime = TensorFlowIpu(IpuDevice("ipu", None))
+    runtime = TensorFlowIpu(IpuDevice())
     step = runtime.loop(partial(kernel, config), config, feed, fused)
     step.build()
     try:

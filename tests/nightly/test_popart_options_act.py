@@ -36,7 +36,7 @@ def asked(config: Any, monkeypatch: pytest.MonkeyPatch) -> Generator[str, None, 
     network: Any = NETWORKS[type(config)]
     feed = config.feed(Data(no_images))
     yield plain(feed)
-    popart = PopartIpu(IpuDevice("ipu", None))
+    popart = PopartIpu(IpuDevice())
     step = popart.loop(lambda dtype: network(config, dtype), config, feed)
     step.build()
     step.compile()

@@ -176,9 +176,9 @@ def triton_asked(
     from ipubench.fixtures.servers.triton.runtime import TritonRuntime
 
     monkeypatch.setitem(sys.modules, "poptorch", poptorch_export.as_module())
-    device: Device = IpuDevice("ipu", None) if config.ipus else CpuDevice()
+    device: Device = IpuDevice() if config.ipus else CpuDevice()
     if not config.ipus:
-        device.fast_bfloat16 = True  # elsewhere each precision is float32
+        device.half = "bfloat16"  # elsewhere each precision is float32
     runtime = TritonRuntime(device, folder, tuned=False)
     inputs = Inputs(monkeypatch, runtime.scratch)
     torch.manual_seed(0)
@@ -278,7 +278,7 @@ def serving_asked(
 
     double = tensorflow_ipu.recorder
     double.reset()
-    device = IpuDevice("ipu", None)
+    device = IpuDevice()
     runtime = ServingRuntime(TensorFlowIpu(device), device, folder, tuned=False)
     inputs = Inputs(monkeypatch, runtime.scratch)
     try:

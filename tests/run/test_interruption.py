@@ -51,7 +51,7 @@ def test_sigterm_ends_a_run_like_ctrl_c(project: Project) -> None:
     )
     assert terminated != source
     terminated += (
-        "\nfrom ipubench.fixtures.devices.fake import FakeDevice\n"
+        "\nfrom tests.support.fake_device import FakeDevice\n"
         "FakeDevice.release = lambda self: print('the device was released')\n"
     )
     (project.folder / "bench_fake.py").write_text(terminated)

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipubench.fixtures.devices.fake import FakeClock
 from ipubench.plugins.run import time_spent
 from ipubench.plugins.run.time_spent import WORDS, TimeSpent, seconds_of_start, time_summary
+from tests.support.fake_device import FakeClock
 from tests.support.harness import Project
 
 PARTS = st.tuples(st.sampled_from(sorted(WORDS)), st.floats(0, 1e4))

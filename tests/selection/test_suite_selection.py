@@ -274,7 +274,7 @@ def test_an_empty_selection_of_valid_names_explains_what_excluded_them(
 NEIGHBOURS = """
 from ipubench import CaseConfig, cases
 from ipubench.fixtures.data.feeds import ArrayFeed
-from ipubench.fixtures.runtimes.fake import FakeStep
+from tests.support.fake_runtime import FakeStep
 
 
 def measure(device, meter):

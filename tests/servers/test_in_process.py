@@ -13,13 +13,13 @@ import pytest
 from ipubench.bench_inference import bench_cnn_tensorflow, bench_cnn_torch
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.feeds import ArrayFeed
-from ipubench.fixtures.devices.fake import FakeDevice
-from ipubench.fixtures.runtimes.fake import FakeStep
 from ipubench.fixtures.servers import arrivals
 from ipubench.fixtures.servers import load as load_of_servers
 from ipubench.fixtures.servers.in_process import ScenarioStep
 from ipubench.fixtures.servers.load import LEAST_QUERIES, SCENARIOS, WITH_RATE, Load
 from ipubench.fixtures.servers.options import LoadOptions
+from tests.support.fake_device import FakeDevice
+from tests.support.fake_runtime import FakeStep
 from tests.support.harness import ROOT, run_pytest
 
 

@@ -11,8 +11,8 @@ from ipubench.fixtures.case.cases import Sweep, cases
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.options import CaseConfig, option
 from ipubench.fixtures.data.feeds import ArrayFeed
-from ipubench.fixtures.runtimes.fake import FakeStep
 from ipubench.fixtures.runtimes.model_cache import ModelCache, options_of
+from tests.support.fake_runtime import FakeStep
 
 TROUBLES = ("none", "error", "raise", "kill", "memory", "greed")
 

@@ -275,7 +275,7 @@ class Project:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        shutil.copy(ROOT / "conftest.py", folder)
+        shutil.copy(ROOT / "tests" / "support" / "fake_conftest.py", folder / "conftest.py")
         shutil.copy(ROOT / "pytest.ini", folder)
         shutil.copy(ROOT / "tests" / "support" / "fake_cases.py", folder / "bench_fake.py")
         self.environment = {

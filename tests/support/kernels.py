@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Callable, Dict, Iterator, Tuple
 
@@ -24,13 +23,12 @@ Weights = Dict[str, Array]
 Loss = Callable[[Weights], float]
 
 
-@dataclass
-class StandIn:
-    """The part of a device that the runtime reads."""
+class StandIn(CpuDevice):
+    """A CPU with two threads and instructions for bfloat16."""
 
-    kind: str = "cpu"
-    threads: int = 2
-    fast_bfloat16: bool = True
+    def __init__(self) -> None:
+        super().__init__(pin=False)
+        self.threads, self.half = 2, "bfloat16"
 
 
 def no_images() -> ImageFolder:
@@ -42,7 +40,7 @@ DATA = Data(no_images)
 
 def needs_exact_bfloat16() -> None:
     """Skip if the suite itself computes in float32, because oneDNN's bfloat16 is worse here."""
-    if tensorflow_has_onednn() and not CpuDevice().fast_bfloat16:
+    if tensorflow_has_onednn() and CpuDevice().half != "bfloat16":
         pytest.skip(
             "TensorFlow computes with oneDNN, which needs AVX512_BF16 or AMX for bfloat16; "
             "TF_ENABLE_ONEDNN_OPTS=0 runs this with TensorFlow's own operations"

@@ -30,8 +30,8 @@ def copy_of_the_project(folder: Path) -> Path:
     shutil.copytree(ROOT, folder, symlinks=True, ignore=shutil.ignore_patterns(*LEFT_OUT))
     for name, old, new in (
         ("plugins/measure/rounds.py", "PEAK_SECONDS = 0.5", "PEAK_SECONDS = 0.1"),
-        ("fixtures/runtimes/shared.py", '"cpu": 2048', '"cpu": 1024'),
-        ("fixtures/runtimes/shared.py", '"cpu": 256 << 20', '"cpu": 32 << 20'),
+        ("fixtures/devices/cpu.py", "peak_size = 2048", "peak_size = 1024"),
+        ("fixtures/devices/cpu.py", "copy_bytes = 256 << 20", "copy_bytes = 32 << 20"),
     ):
         replace(folder / name, old, new)
     return folder

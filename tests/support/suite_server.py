@@ -65,8 +65,8 @@ OURS = (
     "ipubench.plugins.fleet.controller",
     "ipubench.plugins.fleet.remote_hosts",
     "ipubench.plugins.measure.benchmark_cases",
-    "ipubench.fixtures.devices.fake",
-    "ipubench.fixtures.runtimes.fake",
+    "tests.support.fake_device",
+    "tests.support.fake_runtime",
 )
 
 
@@ -115,13 +115,13 @@ def load(framework: str, words: List[str]) -> None:
     if not alone:
         # Measures the machine's peaks with less work, in a fifth of the time: next to other tests
         # each process repeats that up to four times.
-        shared: Any = importlib.import_module("ipubench.fixtures.runtimes.shared")
-        shared.PEAK_SIZE["cpu"] //= 2
-        shared.COPY_BYTES["cpu"] //= 8
+        cpu: Any = importlib.import_module("ipubench.fixtures.devices.cpu")
+        cpu.CpuDevice.peak_size //= 2
+        cpu.CpuDevice.copy_bytes //= 8
         rounds: Any = importlib.import_module("ipubench.plugins.measure.rounds")
         rounds.PEAK_SECONDS /= 5
     know_names()
-    know_sources(ROOT / "conftest.py", ROOT / "tests/support/fake_cases.py")
+    know_sources(*(ROOT / "tests/support" / name for name in ("fake_conftest.py", "fake_cases.py")))
     patched: Any = importlib.metadata
     patched.distributions = lambda **_: installed
     found_here = [name for name in sys.modules if name.split(".")[0] == "ipubench"]

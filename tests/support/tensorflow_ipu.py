@@ -16,7 +16,7 @@ from tests.doubles import popdist
 from tests.doubles import tensorflow_ipu as double
 from tests.support.tensorflow_cnn import CLASSES
 
-HARDWARE = IpuDevice("ipu", None)
+HARDWARE = IpuDevice()
 SYNTHETIC = "--use_synthetic_data --synthetic_data_initializer=normal"
 SIZE, BATCH = 16, 4
 SPLITS = {1: (), 2: ("b2",), 4: ("b1", "b2", "top")}

@@ -14,8 +14,8 @@ from ipubench.bench_kernels import bench_popart_lstm
 from ipubench.bench_kernels.bench_popart_conv import PopartConv
 from ipubench.bench_kernels.bench_popart_lstm import PopartLstm, lstm
 from ipubench.fixtures.devices.cpu import CpuDevice
+from ipubench.fixtures.devices.cuda import CudaDevice
 from ipubench.fixtures.machine.processor import Topology
-from ipubench.fixtures.runtimes import shared
 from ipubench.fixtures.runtimes.onnx.engine import RING
 from ipubench.plugins.compare.operations import operations_in
 from tests.support.onnx_weights import weights_of
@@ -54,7 +54,7 @@ def popart() -> Any:
 
 
 def needs_bfloat16(popart: Any) -> None:
-    if not popart.device.fast_bfloat16:
+    if popart.device.half != "bfloat16":
         pytest.skip("needs a CPU with AVX512_BF16 or AMX")
 
 
@@ -329,8 +329,8 @@ def test_a_profile_has_the_layer(
 
 
 def test_peak_work_has_the_type_that_computes(popart: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(shared.PEAK_SIZE, "cpu", 256)
-    monkeypatch.setitem(shared.COPY_BYTES, "cpu", 1 << 20)
+    monkeypatch.setattr(CpuDevice, "peak_size", 256)
+    monkeypatch.setattr(CpuDevice, "copy_bytes", 1 << 20)
     step = ready(popart, LSTMS[1])
     step.canary()()
     for work, amount in ((step.peak_work(), 2 * 256**3), (step.copy_work(), 2 << 20)):
@@ -398,21 +398,11 @@ def test_long_rows_use_the_whole_gpu_one_after_the_other(
     assert gpu.is_long(torch.empty(count, length, device="meta")) is long
 
 
-@dataclasses.dataclass
-class Gpu:
-    """The part of a GPU that the runtime reads before it computes."""
-
-    kind: str = "cuda"
-    device_id: int = 0
-    threads: int = 1
-    fast_bfloat16: bool = False
-
-
 @pytest.mark.parametrize("mode", ["inference", "evaluation", "training"])
 def test_a_gpu_computes_in_float16_by_pytorch(popart: Any, mode: str) -> None:
     from ipubench.fixtures.runtimes.onnx.host import OnnxHost
 
-    host = OnnxHost(Gpu())  # type: ignore[arg-type]
+    host = OnnxHost(CudaDevice())
     config = PopartLstm(mode=mode)
     step = host.loop(lambda dtype: lstm(config, dtype), config, config.feed(DATA))
     assert step.describe() == {"precision": "float16", "engine": "torch"}

@@ -18,7 +18,7 @@ from ipubench.bench_kernels.bench_popart_conv import PopartConv, conv
 from ipubench.bench_kernels.bench_popart_lstm import PopartLstm, lstm
 from ipubench.fixtures.case.errors import OptionError
 from ipubench.fixtures.devices.base import DeviceError
-from ipubench.fixtures.devices.ipu import IpuDevice
+from ipubench.fixtures.devices.ipu import IpuDevice, IpuModelDevice
 from ipubench.fixtures.machine import memory
 from ipubench.fixtures.runtimes.onnx.ipu import PopartIpu
 from ipubench.fixtures.runtimes.onnx.ipu_options import acquire, check_memory, session_options
@@ -31,8 +31,8 @@ from tests.support.threads import torch_on_one_thread
 
 pytestmark = pytest.mark.framework
 
-HARDWARE = IpuDevice("ipu", None)
-MODEL = IpuDevice("ipu-model", None)
+HARDWARE = IpuDevice()
+MODEL = IpuModelDevice()
 SMALL_LSTM = PopartLstm(
     system="ipu", data="generated", batch_size=2, timesteps=3, hidden_size=4, batches_per_step=3
 )
@@ -131,7 +131,7 @@ def test_an_option_becomes_a_session_option_and_nothing_else(
     ("device", "call", "arguments"),
     [
         (HARDWARE, "DeviceManager.acquireAvailableDevice", {"numIpus": 2}),
-        (IpuDevice("ipu", 5), "DeviceManager.acquireDeviceById", {"id": 5}),
+        (IpuDevice(5), "DeviceManager.acquireDeviceById", {"id": 5}),
         (
             MODEL,
             "DeviceManager.createIpuModelDevice",
@@ -394,7 +394,7 @@ def test_a_popart_of_another_python_or_sdk_is_a_device_error(
         PopartIpu(HARDWARE)
 
 
-@pytest.mark.parametrize("device", [HARDWARE, IpuDevice("ipu", 3)])
+@pytest.mark.parametrize("device", [HARDWARE, IpuDevice(3)])
 def test_an_unavailable_device_is_a_device_error(device: IpuDevice) -> None:
     made = step(SMALL_LSTM, device)
     made.build()
@@ -406,7 +406,7 @@ def test_an_unavailable_device_is_a_device_error(device: IpuDevice) -> None:
 
 def test_a_device_with_another_number_of_ipus_is_released() -> None:
     recorder.ipus_of_id = 4
-    made = step(SMALL_LSTM, IpuDevice("ipu", 7))
+    made = step(SMALL_LSTM, IpuDevice(7))
     made.build()
     with pytest.raises(DeviceError, match="--device-id=7: this device has 4 IPUs .* needs 1"):
         made.compile()

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.framework
 BOUNDS = {"bfloat16": 0.06, "float32": 2e-3}
 IMAGES = 2
 # The meaning of 16.16 on this machine.
-DTYPE = "bfloat16" if CpuDevice().fast_bfloat16 else "float32"
+DTYPE = CpuDevice().half
 DTYPES = sorted({DTYPE, "float32"})
 
 

@@ -14,11 +14,13 @@ import pytest
 
 from ipubench.bench_inference.bench_cnn_torch import HOST
 from ipubench.bench_inference.classifier import Classifier
+from ipubench.fixtures import devices
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.images.feed import ImageFeed, find_images
 from ipubench.fixtures.devices.base import DeviceInfo
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.cuda import CudaDevice
+from ipubench.fixtures.machine.processor import read_topology
 from ipubench.fixtures.runtimes import shared
 from ipubench.fixtures.runtimes.step import Work
 from tests.support.threads import torch_on_one_thread
@@ -70,8 +72,12 @@ def test_an_unknown_pipeline_split_is_refused_on_a_host_too(host: Any) -> None:
         ("cuda", True, "16.16", "float16"),
     ],
 )
-def test_precision_follows_the_device(kind: str, fast: bool, precision: str, dtype: str) -> None:
-    device: Any = SimpleNamespace(kind=kind, fast_bfloat16=fast)
+def test_precision_follows_the_device(
+    kind: str, fast: bool, precision: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topology = dataclasses.replace(read_topology(), flags=("avx512_bf16",) if fast else ())
+    monkeypatch.setattr("ipubench.fixtures.devices.cpu.read_topology", lambda: topology)
+    device = devices.make(kind)
     assert shared.compute_dtype(device, precision) == dtype
 
 

@@ -20,7 +20,7 @@ from ipubench.bench_inference.bench_cnn_torch import IPU, POD4
 from ipubench.bench_inference.classifier import Classifier
 from ipubench.fixtures.data.images.feed import ImageFeed, ImageFolder
 from ipubench.fixtures.devices.base import DeviceError
-from ipubench.fixtures.devices.ipu import IpuDevice
+from ipubench.fixtures.devices.ipu import IpuDevice, IpuModelDevice
 from ipubench.fixtures.runtimes.torch.ipu import PopTorchIpu
 from ipubench.fixtures.runtimes.torch.ipu_options import poptorch_options, split_pipeline
 from ipubench.models.torch.classification import build_classifier
@@ -36,8 +36,8 @@ ENGINE_OPTIONS = {
     "target.deterministicWorkers": "portable",
     "opt.internalExchangeOptimisationTarget": "cycles",
 }
-HARDWARE = IpuDevice("ipu", None)
-MODEL = IpuDevice("ipu-model", None)
+HARDWARE = IpuDevice()
+MODEL = IpuModelDevice()
 # As in the presets: uint8 images that the network normalises.
 SMALL = Classifier(
     name="small",
@@ -141,8 +141,8 @@ def test_every_configuration_gives_options_that_poptorch_accepts(
     ("changes", "device", "calls"),
     [
         ({}, MODEL, [("Options.useIpuModel", {"use_model": True})]),
-        ({}, IpuDevice("ipu", 3), [("Options.useIpuId", {"ipu_id": 3})]),
-        ({}, IpuDevice("ipu-model", 3), [("Options.useIpuModel", {"use_model": True})]),
+        ({}, IpuDevice(3), [("Options.useIpuId", {"ipu_id": 3})]),
+        ({}, IpuModelDevice(3), [("Options.useIpuModel", {"use_model": True})]),
         ({"replicas": 4}, HARDWARE, [("Options.replicationFactor", {"replication_factor": 4})]),
         (
             {"replicas": 3},
@@ -189,7 +189,7 @@ def test_every_configuration_gives_options_that_poptorch_accepts(
         ),
         (
             {"compile_only": True, "offline_target_ipu_version": 1},
-            IpuDevice("ipu", 3),
+            IpuDevice(3),
             [("Options.useOfflineIpuTarget", {"ipu_version": 1})],
         ),
         # The emulator needs no target without hardware.

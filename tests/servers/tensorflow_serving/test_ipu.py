@@ -17,7 +17,7 @@ from ipubench.bench_inference.bench_tensorflow_serving import IPU
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.values import Parameters
 from ipubench.fixtures.devices.base import DeviceError
-from ipubench.fixtures.devices.ipu import IpuDevice
+from ipubench.fixtures.devices.ipu import IpuDevice, IpuModelDevice
 from tests.doubles import tensorflow_ipu as double
 from tests.doubles import tensorflow_serving as serving
 from tests.runtimes.tensorflow.test_contract import differences
@@ -156,7 +156,7 @@ def test_group_norms_are_compared_on_the_cpu(tf: Any, tmp_path: Path) -> None:
         "eight_bit_transfer": False,
         "accelerator_side_preprocess": False,
     }
-    exported = export(tmp_path / "model", IpuDevice("ipu", 3), **changes)
+    exported = export(tmp_path / "model", IpuDevice(3), **changes)
     (spec,) = given("export_single_step")["predict_step_signature"]
     assert spec.dtype == tf.float32  # images come normalised
     assert double.recorder.configured["select_ipus"] == 3
@@ -187,7 +187,7 @@ def test_the_emulator_cannot_serve(tf: Any, tmp_path: Path) -> None:
     from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
     from ipubench.fixtures.servers.tensorflow_serving.runtime import ServingRuntime
 
-    device = IpuDevice("ipu-model", None)
+    device = IpuModelDevice()
     runtime = ServingRuntime(TensorFlowIpu(device), device, tmp_path, tuned=False)
     try:
         with pytest.raises(CaseError, match="the emulator cannot serve"):

@@ -43,7 +43,7 @@ def poptorch(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 def classifier(config: TritonClassifier = SMALL) -> PoplarClassifier:
     feed = ImageFeed("real", config.micro_batch_size, SIZE)
-    return PoplarClassifier(IpuDevice("ipu", None), config.network(), config, feed)
+    return PoplarClassifier(IpuDevice(), config.network(), config, feed)
 
 
 def test_exporting_offers_nothing_that_the_sdk_does_not() -> None:
@@ -161,7 +161,7 @@ def test_the_ipu_is_free_before_the_server_starts(
     pytest.importorskip("tritonclient.grpc", reason="needs tritonclient: make setup installs it")
     monkeypatch.delenv("POPLAR_SDK_ENABLED", raising=False)
     monkeypatch.delenv("TRITON_BACKENDS", raising=False)
-    runtime = TritonRuntime(IpuDevice("ipu", None), tmp_path / "logs", tuned=False)
+    runtime = TritonRuntime(IpuDevice(), tmp_path / "logs", tuned=False)
     try:
         feed = ImageFeed("generated", 2, SIZE)
         step = runtime.inference(SMALL.network(), SMALL, feed)
@@ -185,7 +185,7 @@ def test_the_ipu_is_free_before_the_server_starts(
 @pytest.mark.framework
 def test_a_given_executable_is_not_compared(poptorch: ModuleType, tmp_path: Path) -> None:
     config = dataclasses.replace(SMALL, model_repository=str(tmp_path))
-    runtime = TritonRuntime(IpuDevice("ipu", None), tmp_path / "logs", tuned=False)
+    runtime = TritonRuntime(IpuDevice(), tmp_path / "logs", tuned=False)
     try:
         runtime.inference(config.network(), config, ImageFeed("generated", 2, SIZE))
         request: Any = np.zeros((2, 3, SIZE, SIZE), np.uint8)

@@ -65,7 +65,7 @@ def test_the_poplar_backend_gets_the_original_settings(name: str) -> None:
     assert IPU[name].popef_iterations == 1
     config = dataclasses.replace(IPU[name], popef_iterations=128)
     feed = ImageFeed("real", micro_batch, config.image_size)
-    classifier = PoplarClassifier(IpuDevice("ipu", None), config.network(), config, feed)
+    classifier = PoplarClassifier(IpuDevice(), config.network(), config, feed)
     assert parsed(classifier.model({}).config()) == {
         "name": name,
         "backend": "poplar",

@@ -23,7 +23,7 @@ from ipubench.fixtures.case.errors import CaseError, OptionError
 from ipubench.fixtures.case.values import Parameters
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.cpu import CpuDevice
-from ipubench.fixtures.devices.ipu import IpuDevice
+from ipubench.fixtures.devices.ipu import IpuDevice, IpuModelDevice
 from ipubench.fixtures.instances.plan import plan
 from ipubench.fixtures.poplar.options import TF_FLAGS
 from ipubench.fixtures.runtimes.data_parallel import popdist_strategy
@@ -351,7 +351,7 @@ def test_every_other_option_reaches_the_sdk() -> None:
 
 
 def test_ipus_are_attached_and_round_as_configured() -> None:
-    assert "device_connection.type" not in settings_of(SMALL, device=IpuDevice("ipu-model", None))
+    assert "device_connection.type" not in settings_of(SMALL, device=IpuModelDevice())
     compiled = settings_of(replace(SMALL, compile_only=True))
     assert compiled["device_connection.type"] == "PRE_COMPILE"
     stable = "experimental.enable_prng_stability"
@@ -532,7 +532,7 @@ def test_impossible_options_under_poprun_are_one_message(
 
 
 def test_training_and_validation_share_the_chosen_group() -> None:
-    device = IpuDevice("ipu", 5)
+    device = IpuDevice(5)
     recorder.groups[5] = 2
     config = replace(SMALL, replicas=2, validation_num_replicas=1)
     with pytest.raises(OptionError, match="--device-id=5 .*validation_num_replicas"):

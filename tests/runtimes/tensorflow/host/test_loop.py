@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List
 
 import numpy as np
 import pytest
 
+from ipubench.fixtures import devices
 from ipubench.fixtures.data.feeds import ArrayFeed, TensorSpec
-from ipubench.fixtures.devices.base import DeviceError
-from ipubench.fixtures.runtimes import shared
+from ipubench.fixtures.devices.base import Device, DeviceError
+from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.runtimes.shared import compute_dtypes
 from ipubench.fixtures.runtimes.tensorflow.host.loop import TensorFlowStep
 from ipubench.fixtures.runtimes.tensorflow.model import RING, block_length
@@ -21,14 +21,13 @@ from tests.support.loop_options import FewBatches
 pytestmark = pytest.mark.framework
 
 
-@dataclass
-class StandIn:
-    """The part of a device that the runtime reads."""
-
-    kind: str = "cpu"
-    threads: int = 2
-    fast_bfloat16: bool = False
-    device_id: Optional[int] = None
+def a_device(kind: str = "cpu", half: str = "") -> Device:
+    """Return a device with two threads, on a CPU without bfloat16 unless named."""
+    device = devices.make(kind, pin=False)
+    device.threads = 2
+    if device.on_cpu and not device.poplar:
+        device.half = half or "float32"
+    return device
 
 
 class Probe:
@@ -60,7 +59,7 @@ OFF_ON = ("off", "on")
 
 def host(**device: Any) -> TensorFlowHost:
     pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-    return TensorFlowHost(StandIn(**device))  # type: ignore[arg-type]
+    return TensorFlowHost(a_device(**device))
 
 
 def feed(mode: str, period: int = 1000, zero_values: bool = False) -> ArrayFeed:
@@ -139,9 +138,9 @@ def test_the_bare_comparison_loop_trains_the_same_layer() -> None:
 @pytest.mark.parametrize(
     ("device", "precision", "expected"),
     [
-        ({"fast_bfloat16": True}, "16.16", ("bfloat16", "bfloat16")),
-        ({"fast_bfloat16": True}, "16.32", ("bfloat16", "float32")),
-        ({"fast_bfloat16": True}, "32.32", ("float32", "float32")),
+        ({"half": "bfloat16"}, "16.16", ("bfloat16", "bfloat16")),
+        ({"half": "bfloat16"}, "16.32", ("bfloat16", "float32")),
+        ({"half": "bfloat16"}, "32.32", ("float32", "float32")),
         ({}, "16.16", ("float32", "float32")),
         ({"kind": "cuda"}, "16.16", ("float16", "float16")),
         ({"kind": "cuda"}, "16.32", ("float16", "float32")),
@@ -152,13 +151,13 @@ def test_the_bare_comparison_loop_trains_the_same_layer() -> None:
 def test_precision_follows_the_device(
     device: Dict[str, Any], precision: str, expected: Any
 ) -> None:
-    assert compute_dtypes(StandIn(**device), precision) == expected  # type: ignore[arg-type]
+    assert compute_dtypes(a_device(**device), precision) == expected
 
 
 def test_convolutions_are_in_float32_if_tensorflow_has_no_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    runtime = host(fast_bfloat16=True)
+    runtime = host(half="bfloat16")
     from ipubench.models.tensorflow.cnn import operations
 
     for works, dtype in ((True, "bfloat16"), (False, "float32")):
@@ -189,12 +188,12 @@ def test_operations_and_variables_have_the_described_dtypes(precision: str, chan
         mode="training",
         precision=precision,
         learning_rate=2.0**-12,
-        device={"fast_bfloat16": True},
+        device={"half": "bfloat16"},
     )
     facts = step.describe()
     assert set(seen) == {facts["precision"]}
     assert step.layer.parts[0].dtype.name == facts["variables"]
-    device: Any = StandIn(fast_bfloat16=True)
+    device = a_device(half="bfloat16")
     assert (facts["precision"], facts["variables"]) == compute_dtypes(device, precision)
     assert facts["constant_weights"] is facts["xla"] is False  # the only weight is not a matrix
     step.run(8)
@@ -212,8 +211,8 @@ def test_cuda_without_a_gpu_is_refused_with_what_is_missing() -> None:
 @pytest.mark.parametrize("xla", ["off", "on"])
 def test_facts_for_the_meter(xla: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Smaller work than in reality: tests/runtimes/onnx/test_host.py covers its size."""
-    monkeypatch.setitem(shared.PEAK_SIZE, "cpu", 256)
-    monkeypatch.setitem(shared.COPY_BYTES, "cpu", 1 << 20)
+    monkeypatch.setattr(CpuDevice, "peak_size", 256)
+    monkeypatch.setattr(CpuDevice, "copy_bytes", 1 << 20)
     step = ready(Probe(), feed("synthetic"), mode="training", xla=xla)
     canary, peak, copy = step.canary(), step.peak_work(), step.copy_work()
     assert canary is not None and peak is not None and copy is not None

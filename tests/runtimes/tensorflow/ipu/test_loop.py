@@ -24,7 +24,7 @@ from ipubench.fixtures.data.images.feed import ImageFolder
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.cpu import CpuDevice
-from ipubench.fixtures.devices.ipu import IpuDevice
+from ipubench.fixtures.devices.ipu import IpuDevice, IpuModelDevice
 from ipubench.fixtures.poplar.options import TF_FLAGS
 from ipubench.fixtures.runtimes.tensorflow.ipu.loop import LoopStep
 from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
@@ -36,7 +36,7 @@ from tests.support.tensorflow_ipu import HARDWARE, SYNTHETIC, install
 
 pytestmark = pytest.mark.framework
 
-MODEL = IpuDevice("ipu-model", None)
+MODEL = IpuModelDevice()
 DATA = Data(lambda kind: ImageFolder("", ()))
 
 
@@ -254,9 +254,9 @@ PARTIAL = {"availableMemoryProportion": "0.2", "partialsType": "float"}
     ("config", "device", "configured"),
     [
         (Options(replicas=4), HARDWARE, {"auto_select_ipus": 4}),
-        (Options(), IpuDevice("ipu", 5), {"select_ipus": 5}),
+        (Options(), IpuDevice(5), {"select_ipus": 5}),
         (Options(replicas=2), MODEL, {"auto_select_ipus": 2}),
-        (Options(), IpuDevice("ipu-model", 5), {"auto_select_ipus": 1}),
+        (Options(), IpuModelDevice(5), {"auto_select_ipus": 1}),
         (
             Options(
                 convolution_options='{"availableMemoryProportion": 0.2, "partialsType": "float"}',
@@ -444,12 +444,12 @@ def test_an_unavailable_device_is_a_device_error(monkeypatch: pytest.MonkeyPatch
 
 def test_a_group_of_another_size_is_refused() -> None:
     recorder.groups[16] = 2
-    made = step(device=IpuDevice("ipu", 16))
+    made = step(device=IpuDevice(16))
     with pytest.raises(DeviceError, match="--device-id=16 .*group of 2.* replicas=1"):
         made.build()
     made.close()
     assert not recorder.attached
-    ready(Options(replicas=2), device=IpuDevice("ipu", 16)).close()
+    ready(Options(replicas=2), device=IpuDevice(16)).close()
 
 
 def test_a_failing_step_releases_the_ipus(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from ipubench.fixtures.case.errors import CaseError, DataError
 from ipubench.fixtures.data.imagenet.shards import find_shards
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.cpu import CpuDevice
-from ipubench.fixtures.devices.ipu import IpuDevice
+from ipubench.fixtures.devices.ipu import IpuDevice, IpuModelDevice
 from ipubench.fixtures.poplar.options import TF_FLAGS
 from ipubench.fixtures.runtimes.tensorflow import images
 from ipubench.fixtures.runtimes.tensorflow.ipu import program, training
@@ -380,7 +380,7 @@ def test_the_software_model_without_remote_memory_does_not_offload(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(TF_FLAGS, "--use_ipu_model")
-    made = step(options(2), device=IpuDevice("ipu-model", None))
+    made = step(options(2), device=IpuModelDevice())
     made.build()
     # None lets the SDK offload if it can; True fails if it cannot.
     assert pipeline_call(made)["offload_weight_update_variables"] is None
@@ -482,7 +482,7 @@ def test_compile_only_attaches_to_nothing_and_keeps_the_program(
         step(config)
     monkeypatch.setenv(TF_FLAGS, f"--executable_cache_path={tmp_path}")
     recorder.attach_error = "there are no IPUs"
-    made = step(config, device=IpuDevice("ipu", 3))  # nor one of that number
+    made = step(config, device=IpuDevice(3))  # nor one of that number
     made.build()
     found = recorder.configured
     assert found["auto_select_ipus"] == 2
