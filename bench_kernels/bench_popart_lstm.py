@@ -17,7 +17,6 @@ from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.case.options import option
 from ipubench.fixtures.data.feeds import ArrayFeed, TensorSpec
 from ipubench.fixtures.data.provider import Data
-from ipubench.fixtures.machine.processor import read_topology
 
 LABELS = 2  # 0 and 1
 
@@ -53,19 +52,6 @@ class PopartLstm(PopartKernel):
         if self.mode == "training":
             products += (2 * self.timesteps - 1) + (self.timesteps - 1)
         return 8.0 * products * self.hidden_size**2
-
-    def torch_is_faster(self, dtype: str) -> bool:
-        """Return whether PyTorch was faster: for all but small cases with AVX-512.
-
-        ONNX Runtime starts a batch in a tenth of the time; its products take four times as long as
-        those of bfloat16. In float32 they are faster for the largest weights. With only AVX2, ONNX
-        Runtime was 1.1 to 1.5 times as fast up to 256 hidden units, and equal at 1024.
-        """
-        products = 4 * self.timesteps * self.batch_size * self.hidden_size**2
-        if dtype == "bfloat16":
-            return products >= 1 << 19
-        wide = "avx512f" in read_topology().flags
-        return wide and products >= 1 << 24 and self.hidden_size <= 512
 
     def feed(self, data: Data) -> ArrayFeed:
         """Return the case's batches; inference has no labels."""

@@ -146,7 +146,7 @@ class _Session:
     def prepareDevice(self, loadEngine: bool = True) -> None:
         if recorder.compile_error:
             raise popart_exception(recorder.compile_error)
-        self._graph = _evaluator(self._model, self._training)
+        self._graph = _Graph(self._model, self._training)
         self._prepared = True
         self._store()
 
@@ -279,28 +279,49 @@ class TrainingSession(_Session):
 
         total = sum(values[self._loss] for values in results)
         half = self._model.graph.initializer[0].data_type == 10  # FLOAT16
-        slopes = torch.autograd.grad(total, self._graph.parameters)
+        slopes = torch.autograd.grad(total, list(self._graph.kernel.parameters()))
         with torch.no_grad():
-            for weight, slope in zip(self._graph.parameters, slopes):
+            for weight, slope in zip(self._graph.kernel.parameters(), slopes):
                 weight -= self._rate * slope
                 if half:
                     weight.copy_(weight.half().float())
 
 
-def _evaluator(model: Any, training: bool) -> Any:
-    """Return the graph as a function of tensors, in float32."""
+class _Graph:
+    """A layer and the operators of its loss, as a function of tensors in float32."""
+
+    def __init__(self, model: Any, training: bool) -> None:
+        import torch
+
+        from ipubench.fixtures.runtimes.onnx.modules import Target, kernel_of
+
+        self.kernel = kernel_of(
+            model, Target(torch.device("cpu"), torch.float32, torch.float32, training)
+        )
+        self._layer, *self._loss = model.graph.node
+
+    def __call__(self, inputs: Dict[str, Any]) -> Dict[str, Any]:
+        values = dict(inputs)
+        values[self._layer.output[0]] = self.kernel(values[self._layer.input[0]])
+        for node in self._loss:
+            values[node.output[0]] = _computed(node, [values[name] for name in node.input])
+        return values
+
+
+def _computed(node: Any, given: List[Any]) -> Any:
     import torch
+    from onnx import helper
 
-    from ipubench.fixtures.runtimes.onnx.operators import FUNCTIONS, Target
-    from ipubench.fixtures.runtimes.onnx.torch_engine import TorchGraph
-
-    def nll(node: Any, target: Any) -> Any:
-        assert node.attributes == {"reduction": "Sum"}
-        return lambda p, labels: -torch.log(p.gather(-1, labels.long().unsqueeze(-1))).sum()
-
-    target = Target(torch.device("cpu"), torch.float32, torch.float32, training, threads=1)
-    for node in model.graph.node:
-        kept = [a for a in node.attribute if a.name != IPU_NUMBER]
-        del node.attribute[:]
-        node.attribute.extend(kept)
-    return TorchGraph(model, target, functions={**FUNCTIONS, "Nll": nll})
+    attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    attributes.pop(IPU_NUMBER, None)
+    if node.op_type == "Nll":
+        assert attributes == {"reduction": b"Sum"}
+        probabilities, labels = given
+        return -torch.log(probabilities.gather(-1, labels.long().unsqueeze(-1))).sum()
+    if node.op_type == "Softmax":
+        axis = attributes["axis"]  # and all after it
+        return torch.softmax(given[0].flatten(axis), axis).view_as(given[0])
+    if node.op_type == "Sub":
+        return given[0] - given[1]
+    assert node.op_type == "ReduceSumSquare" and attributes == {"keepdims": 0}
+    return (given[0] ** 2).sum()

@@ -126,7 +126,7 @@ def test_every_batch_is_one_update(popart: Any, config: Any, recompute: bool, da
     # At this rate each update amplifies the rounding of the one before.
     for name, value in step.engine.results().items():
         np.testing.assert_allclose(value, wanted[name], rtol=1e-3, atol=1e-3)
-    for name, value in weights_of(step.engine.graph, weights).items():
+    for name, value in weights_of(step.engine.kernel, weights).items():
         np.testing.assert_allclose(value, weights[name], rtol=1e-3, atol=1e-3)
     step.close()
 

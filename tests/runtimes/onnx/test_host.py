@@ -10,12 +10,10 @@ from typing import Any, Dict, List
 import numpy as np
 import pytest
 
-from ipubench.bench_kernels import bench_popart_lstm
 from ipubench.bench_kernels.bench_popart_conv import PopartConv
 from ipubench.bench_kernels.bench_popart_lstm import PopartLstm, lstm
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.cuda import CudaDevice
-from ipubench.fixtures.machine.processor import Topology
 from ipubench.fixtures.runtimes.onnx.engine import RING
 from ipubench.plugins.compare.operations import operations_in
 from tests.support.onnx_weights import weights_of
@@ -135,7 +133,7 @@ def test_one_training_step_follows_the_gradient(popart: Any, config: Any, recomp
     wanted, slopes = expected(config, before, batch), gradients(config, before, batch)
     for name, value in step.engine.results().items():
         np.testing.assert_allclose(value, wanted[name], rtol=FLOAT32, atol=1e-6)
-    after = weights_of(step.engine.graph, before)
+    after = weights_of(step.engine.kernel, before)
     for name, slope in slopes.items():
         # The state's weights have no gradient if the only state is the initial zero.
         scale = np.abs(slope).max() or 1.0
@@ -155,7 +153,7 @@ def test_one_training_step_in_bfloat16_is_near(popart: Any, config: Any, precisi
     assert facts["variables"] == ("bfloat16" if precision == "16.16" else "float32")
     before = first_weights(config)
     slopes = gradients(config, before, first_batch(step))
-    after = weights_of(step.engine.graph, before)
+    after = weights_of(step.engine.kernel, before)
     for name, slope in slopes.items():
         # The weight itself is rounded, and each gradient has gone through some tens of roundings.
         error = 10 * np.abs(slope).max() * 2 * BFLOAT16 + 2**-8 * np.abs(before[name]).max()
@@ -176,7 +174,7 @@ def test_every_batch_is_an_update(popart: Any, config: Any, data: str) -> None:
     for index in range(6):
         slopes = gradients(config, weights, batches[index % RING])
         weights = {name: value - slopes[name] for name, value in weights.items()}
-    for name, value in weights_of(step.engine.graph, weights).items():
+    for name, value in weights_of(step.engine.kernel, weights).items():
         np.testing.assert_allclose(value, weights[name], rtol=1e-3, atol=1e-3)
     step.close()
 
@@ -195,37 +193,16 @@ def test_zero_values_are_zeros_everywhere(popart: Any, config: Any, mode: str, d
     step.close()
 
 
-@pytest.mark.parametrize("kernel", [PopartLstm, PopartConv])
 @pytest.mark.parametrize("mode", ["inference", "evaluation"])
-def test_the_engine_is_the_one_measured_to_be_faster(
-    popart: Any, kernel: Any, mode: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def facts(**options: Any) -> Any:
-        config = kernel(**options)
+def test_the_engine_of_auto_is_the_faster_one(popart: Any, mode: str) -> None:
+    def facts(config: Any) -> Any:
         return popart.loop(None, config, config.feed(DATA)).describe()
 
-    for faster, engine in ((True, "torch"), (False, "onnxruntime")):
-        monkeypatch.setattr(
-            kernel, "torch_is_faster", lambda self, dtype, f=faster: f and dtype == "float32"
-        )
-        assert facts(mode=mode, precision="32.32") == {"precision": "float32", "engine": engine}
-    assert facts(mode="training")["engine"] == "torch"
-    assert facts(mode=mode, engine="onnxruntime")["precision"] == "float32"
-
-
-@pytest.mark.parametrize("wide", [True, False])
-def test_small_lstms_start_fast_and_large_ones_compute_fast(
-    wide: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In float32 on a CPU with AVX-512; one without has no bfloat16 either."""
-    flags = ("avx2", "avx512f") if wide else ("avx2",)
-    processor = Topology("", flags, cores=(0,), numa_nodes=1)
-    monkeypatch.setattr(bench_popart_lstm, "read_topology", lambda: processor)
-    small, large = PopartLstm(), PopartLstm(batch_size=64, timesteps=25, hidden_size=512)
-    for dtype in ("float32", "bfloat16"):
-        assert not small.torch_is_faster(dtype)
-        assert large.torch_is_faster(dtype) is (wide or dtype == "bfloat16")
-        assert PopartConv().torch_is_faster(dtype)
+    lstm, conv = (kernel(mode=mode, precision="32.32") for kernel in (PopartLstm, PopartConv))
+    assert facts(lstm) == {"precision": "float32", "engine": "onnxruntime"}
+    assert facts(conv) == {"precision": "float32", "engine": "torch"}
+    assert facts(PopartLstm(mode=mode, precision="16.16"))["precision"] == "float32"
+    assert facts(PopartLstm(mode="training"))["engine"] == "torch"
 
 
 TRAINED = {"mode": "training", "precision": "32.32"}
@@ -236,9 +213,8 @@ INFERRED = {"engine": "torch", "precision": "32.32"}
     ("config", "changes", "facts"),
     [
         (LSTMS[1], {}, {"engine": "onnxruntime", "spinning": False}),
-        (LSTMS[1], TRAINED, {"recompute": False, "lstm": "torch.lstm"}),
-        (LSTMS[0], TRAINED, {"recompute": False, "lstm": "torch.lstm_cell"}),
-        (LSTMS[2], INFERRED, {"lstm": "oneDNN, packed weights"}),
+        (LSTMS[1], TRAINED, {"recompute": False}),
+        (LSTMS[2], INFERRED, {}),
         (
             CONVS[0],
             TRAINED,
@@ -256,33 +232,19 @@ def test_the_record_names_the_engine(
     step.close()
 
 
-def test_without_onednns_packing_torch_lstm_computes_the_same(
-    popart: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from ipubench.fixtures.runtimes.onnx import lstm as onnx_lstm
-
-    monkeypatch.setattr(onnx_lstm, "_onednn", lambda *_: None)
-    config = dataclasses.replace(LSTMS[2], engine="torch", precision="32.32")
-    step = ready(popart, config)
-    assert step.describe()["lstm"] == "torch.lstm"
-    wanted = expected(config, first_weights(config), first_batch(step))["output"]
-    np.testing.assert_allclose(step.engine.results()["output"], wanted, rtol=FLOAT32, atol=1e-6)
-    step.close()
-
-
 def test_recomputing_runs_the_layer_twice_a_batch(
     popart: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ipubench.fixtures.runtimes.onnx.lstm import Lstm
+    from ipubench.fixtures.runtimes.onnx.modules import Lstm
 
     runs: List[int] = []
-    plain = Lstm.__call__
+    plain = Lstm.forward
 
     def counted(self: Any, x: Any) -> Any:
         runs.append(1)
         return plain(self, x)
 
-    monkeypatch.setattr(Lstm, "__call__", counted)
+    monkeypatch.setattr(Lstm, "forward", counted)
     for recompute, times in ((False, 1), (True, 2)):
         runs.clear()
         ready(popart, dataclasses.replace(LSTMS[1], mode="training", recompute=recompute)).close()
@@ -343,43 +305,47 @@ def test_peak_work_has_the_type_that_computes(popart: Any, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("threads", [1, 4])
 @pytest.mark.parametrize("channels_last", [False, True])
-def test_softmax_is_over_everything_after_the_first_axis(
+def test_the_softmax_of_a_convolutions_loss_is_over_a_whole_image(
     popart: Any, threads: int, channels_last: bool
 ) -> None:
     import torch
 
-    from ipubench.fixtures.runtimes.onnx.operators import FUNCTIONS, Node, Target
-
-    target = Target(torch.device("cpu"), torch.float64, torch.float64, True, threads)
+    double = torch.float64
     layout = torch.channels_last if channels_last else torch.contiguous_format
-    x = torch.randn(2, 3, 4, 5, dtype=torch.float64).contiguous(memory_format=layout)
-    x.requires_grad_()
-    found = FUNCTIONS["Softmax"](Node("Softmax", {}, (None,)), target)(x)
-    wanted = torch.softmax(x.flatten(1), 1).reshape(x.shape)
+    output = torch.randn(2, 3, 4, 5, dtype=double).contiguous(memory_format=layout)
+    labels = torch.randint(2, (2, 3, 4, 5)).to(double).contiguous(memory_format=layout)
+    output.requires_grad_()
+    found = conv_loss(torch.float64, threads, output, labels)
+    wanted = ((torch.softmax(output.flatten(1), 1) - labels.flatten(1)) ** 2).sum()
     torch.testing.assert_close(found, wanted)
-    slope = torch.randn(x.shape, dtype=torch.float64)
-    ours, theirs = (torch.autograd.grad(y, x, slope)[0] for y in (found, wanted))
+    ours, theirs = (torch.autograd.grad(loss, output)[0] for loss in (found, wanted))
     torch.testing.assert_close(ours, theirs)
+
+
+def conv_loss(dtype: Any, threads: int, output: Any, labels: Any) -> Any:
+    import torch
+
+    from ipubench.fixtures.runtimes.onnx.modules import Conv, Target
+
+    target = Target(torch.device("cpu"), dtype, dtype, training=True, threads=threads)
+    filters = np.zeros((1, 1, 1, 1))
+    return Conv(target, filters, np.zeros(1), (1, 1), (0, 0)).loss(output, labels)
 
 
 def test_a_long_rows_sum_may_exceed_the_range_of_float16(popart: Any) -> None:
     import torch
 
-    from ipubench.fixtures.runtimes.onnx.operators import FUNCTIONS, Node, Target
-
-    target = Target(torch.device("cpu"), torch.float16, torch.float16, True, threads=4)
-    x = torch.zeros(2, 1 << 17, dtype=torch.float16)
-    x[:, 0] = 11
-    x.requires_grad_()
-    found = FUNCTIONS["Softmax"](Node("Softmax", {}, (None,)), target)(x)
-    wanted = torch.softmax(x, 1)  # sums in float32
-    assert found.dtype == torch.float16
-    assert wanted[0, 1] > 0
-    torch.testing.assert_close(found, wanted)
-    slope = torch.full_like(x, 0.5)
-    slope[:, 0] = 2
-    ours, theirs = (torch.autograd.grad(y, x, slope)[0] for y in (found, wanted))
+    output = torch.zeros(2, 1 << 17, 1, 1, dtype=torch.float16)
+    output[:, 0] = 11
+    output.requires_grad_()
+    labels = torch.zeros_like(output)
+    labels[:, 0] = 1
+    losses = [conv_loss(torch.float16, threads, output, labels) for threads in (1, 4)]
+    assert losses[0] > 0
+    torch.testing.assert_close(*losses)
+    theirs, ours = (torch.autograd.grad(loss, output)[0] for loss in losses)
     assert ours.dtype == torch.float16
+    assert theirs[0, 1] != 0
     torch.testing.assert_close(ours, theirs)
 
 
@@ -392,7 +358,7 @@ def test_long_rows_use_the_whole_gpu_one_after_the_other(
 ) -> None:
     import torch
 
-    from ipubench.fixtures.runtimes.onnx.operators import Target
+    from ipubench.fixtures.runtimes.onnx.modules import Target
 
     gpu = Target(torch.device("cuda"), torch.float16, torch.float16, False)
     assert gpu.is_long(torch.empty(count, length, device="meta")) is long
