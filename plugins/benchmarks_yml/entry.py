@@ -94,25 +94,21 @@ class Entry:
 
     @property
     def unit(self) -> str:
-        """What a throughput counts, from the column's title or the regular expression."""
-        return unit_counted(*self._texts_of(THROUGHPUT))
+        """What a throughput counts, from the title of its column."""
+        return unit_counted(self._titles_of(THROUGHPUT))
 
     @property
     def latency_seconds(self) -> float:
-        """The seconds of one unit of a latency; by default a millisecond."""
-        return seconds_of(*self._texts_of(LATENCY))
+        """The seconds of one unit of a latency, from the title of its column."""
+        return seconds_of(self._titles_of(LATENCY))
 
     @property
     def figures(self) -> List[str]:
         """The names of its metrics and derived values."""
         return [*(metric.name for metric in self.metrics), *self.derived]
 
-    def _texts_of(self, metric: str) -> Tuple[List[str], List[str]]:
-        """Return the titles and the regular expressions of a metric."""
-        return (
-            [title for title, name in self.output if name == metric],
-            [one.regexp for one in self.metrics if one.name == metric],
-        )
+    def _titles_of(self, metric: str) -> List[str]:
+        return [title for title, name in self.output if name == metric]
 
 
 class VariantReader:

@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Iterable, List, Match, Sequence, Tuple
+from typing import Dict, Iterable, List, Sequence
 
 from ipubench.fixtures.case.errors import counted
 from ipubench.plugins.record.text import finite_number
@@ -27,25 +27,10 @@ UNITS = {
 }
 SECONDS = {word: seconds for seconds, words in UNITS.items() for word in words.split()}
 MILLISECOND = 1e-3
-SHORT = 2  # letters; longer words may be written in capitals
-_LONGEST_FIRST = sorted(SECONDS, key=len, reverse=True)
-# After "/" and "per" it is a rate. After "?" it is uncertain, as the "s" in "m?s".
-TIME = re.compile(
-    r"(?P<rate>/\s*|\bper\s+)?(?<![A-Za-z\u00b5\u03bc'?])(?P<word>(?i:{long})|{short})(?![A-Za-z0-9])".format(
-        long="|".join(word for word in _LONGEST_FIRST if len(word) > SHORT),
-        short="|".join(word for word in _LONGEST_FIRST if len(word) <= SHORT),
-    )
-)
 #: A large number with commas: 12,345.6
 THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d*)?")
 RATE = re.compile(r"([A-Za-z][A-Za-z _-]*?)\s*/\s*s(ec(onds?)?)?\b")
 BRACKETS = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
-# The opening of a group with a name, with flags, or of a lookaround.
-OPENING = r"\(\?(?:P<\w+>|[A-Za-z-]*[:)]|<?[=!])"
-# The parts of a regular expression that do not match themselves.
-NO_TEXT = re.compile(rf"\\(?P<escaped>.)|{OPENING}", re.DOTALL)
-# Quantifiers, except after letters; brackets may end between them.
-QUANTIFIED = re.compile(r"(?<![A-Za-z\u00b5\u03bc)\]])([)\]]*)[?*+]+")
 
 
 class MetricError(ValueError):
@@ -122,47 +107,13 @@ def search(metrics: Iterable[Metric], streams: Iterable[Path]) -> Dict[str, List
     return found
 
 
-def unit_counted(titles: Sequence[str], regexps: Sequence[str]) -> str:
-    """Return what a rate counts: samples for ``samples/sec``; by default items."""
-    texts = [*titles, *map(_plain, regexps)]
-    found = next(filter(None, map(RATE.search, texts)), None)
+def unit_counted(titles: Sequence[str]) -> str:
+    """Return what the titles of a rate's columns count: samples for ``samples/sec``, or items."""
+    found = next(filter(None, map(RATE.search, titles)), None)
     return found.group(1).strip() if found else "items"
 
 
-def seconds_of(titles: Sequence[str], regexps: Sequence[str]) -> float:
-    """Return the seconds of one unit of a time; by default of a millisecond.
-
-    The unit is searched in this order: brackets in a title, the text of a regular expression after
-    its group, the rest of a title, and the text before the group, from its end.
-    """
-    around = list(map(_around_group, regexps))
-    texts = [text for title in titles for text in BRACKETS.findall(title)]
-    texts += [after for _, after in around]
-    units = [unit for text in (*texts, *titles) for unit in _times(text)]
-    units += [unit for before, _ in around for unit in reversed(_times(before))]
-    return SECONDS[units[0]] if units else MILLISECOND
-
-
-def _times(text: str) -> List[str]:
-    """Return the units of time in a text, without those of rates."""
-    found = (match for match in TIME.finditer(text) if match["rate"] is None)
-    return [match["word"].lower() for match in found]
-
-
-def _around_group(regexp: str) -> Tuple[str, str]:
-    """Return the text before and after the last bracket of a regular expression."""
-    before, _, after = regexp.rpartition(")")
-    return _plain(before), _plain(after)
-
-
-def _plain(regexp: str) -> str:
-    """Return the text of a regular expression: ``\\/`` is a slash, ``\\s?`` and ``(?:`` are blanks.
-
-    A ``?`` after a letter stays: a word with an optional letter is uncertain.
-    """
-
-    def text(found: Match[str]) -> str:
-        character = found["escaped"] or ""
-        return " " if character.isalnum() or character in "?*+" else character
-
-    return QUANTIFIED.sub(r"\1 ", NO_TEXT.sub(text, regexp))
+def seconds_of(titles: Sequence[str]) -> float:
+    """Return the seconds of the unit in the brackets of a time's column, or of a millisecond."""
+    words = [word.strip().lower() for title in titles for word in BRACKETS.findall(title)]
+    return next((SECONDS[word] for word in words if word in SECONDS), MILLISECOND)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import string
 from pathlib import PurePath
 from typing import Callable, FrozenSet, List, Mapping, Sequence
 
@@ -13,47 +12,35 @@ VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([^}]*)\})")
 SINGLE, DOUBLE, ESCAPED = r"'[^']*'", r'"(?:\\.|[^"\\])*"', r"\\."
 TOKENS = re.compile(f"{SINGLE}|{DOUBLE}|{ESCAPED}|{VARIABLE.pattern}", re.DOTALL)
 IN_DOUBLE = re.compile(f"{ESCAPED}|{VARIABLE.pattern}", re.DOTALL)
-# Syntax that needs a shell, outside and inside double quotes.
-EXPANSION = r"`|\$\(|\$\{[A-Za-z_]\w*:[^}]*\}?"
-OPERATOR = re.compile(f"{SINGLE}|{DOUBLE}|{ESCAPED}|([;|&<>]+|{EXPANSION})", re.DOTALL)
-EXPANSION_IN_DOUBLE = re.compile(f"{ESCAPED}|({EXPANSION})", re.DOTALL)
+# Syntax that needs a shell, outside quotes.
+OPERATOR = re.compile(f"{SINGLE}|{DOUBLE}|{ESCAPED}|([;|&<>]+|`|\\$\\()", re.DOTALL)
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+# A variable, which stays; doubled braces; a parameter; a brace that is none of these.
+BRACES = re.compile(r"\$\{(?!\{)[^}]*\}|\{\{|\}\}|\{([\w-]+)\}|[{}]")
 WANDB = "wandb"
 FLAG_VALUES = ("true", "false")  # the only values of a bare --wandb
 
 
 def fields(template: str) -> FrozenSet[str]:
     """Return the parameters in a template. Raises ValueError."""
-    names = set()
-    for literal, field, form, conversion in _parts(template):
-        if field is None or literal.endswith("$"):
-            continue
-        if form or conversion or not re.fullmatch(r"[\w-]+", field):
-            raise ValueError(
-                f"{{{field}}} is not a parameter's name; write {{{{ and }}}} for braces"
-            )
-        names.add(field)
-    return frozenset(names)
+    found = list(BRACES.finditer(template))
+    if any(match.group() in ("{", "}") for match in found):
+        raise ValueError("a brace without a parameter's name; write {{ and }} for braces")
+    return frozenset(match.group(1) for match in found if match.group(1))
 
 
 def fill(template: str, parameters: Mapping[str, str]) -> str:
     """Return the command as one line, with ``{name}`` replaced by the parameter's value.
 
-    ``${NAME}`` stays if it is not a parameter: it is a variable. Shell syntax such as
-    ``${NAME:-default}`` stays too.
+    ``${NAME}`` stays: it is a variable.
     """
-    found = []
-    for literal, field, form, conversion in _parts(template):
-        found.append(literal)
-        if field is not None:
-            more = (f"!{conversion}" if conversion else "") + (f":{form}" if form else "")
-            found.append(f"{{{field}{more}}}" if more else parameters.get(field, f"{{{field}}}"))
+
+    def new(match: re.Match[str]) -> str:
+        name, text = match.group(1), match.group()
+        return {"{{": "{", "}}": "}"}.get(text, text) if name is None else parameters[name]
+
     # Join lines that end with a backslash.
-    return " ".join("".join(found).replace("\\\n", " ").split("\n")).strip()
-
-
-def _parts(template: str) -> List[Sequence[str]]:
-    return list(string.Formatter().parse(template))  # type: ignore[arg-type]
+    return " ".join(BRACES.sub(new, template).replace("\\\n", " ").split("\n")).strip()
 
 
 def variables(command: str) -> List[str]:
@@ -109,16 +96,12 @@ def problem(command: str) -> str:
         return str(error)
     if not found:
         return "it is empty"
-    for token in OPERATOR.finditer(command):
-        operator = token.group(1)
-        if token.group().startswith('"'):
-            quoted = EXPANSION_IN_DOUBLE.finditer(token.group())
-            operator = next((match.group(1) for match in quoted if match.group(1)), None)
-        if operator:
-            return (
-                f"{operator} needs a shell, and there is none; put it into a script, or into "
-                "quotes ('...') if it is text"
-            )
+    operator = next((one.group(1) for one in OPERATOR.finditer(command) if one.group(1)), "")
+    if operator:
+        return (
+            f"{operator} needs a shell, and there is none; put it into a script, or into "
+            "quotes ('...') if it is text"
+        )
     if ASSIGNMENT.match(command.lstrip()):
         return f"{found[0]} is a shell's assignment, and there is no shell; env: sets variables"
     return ""

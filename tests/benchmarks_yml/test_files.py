@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from pathlib import Path
-from typing import Any, Dict
+from typing import Dict
 
 import pytest
 from hypothesis import example, given
@@ -42,13 +43,12 @@ MALFORMED = [
     ("a:\n  cmd: x\n  timout: 5\n", 3, "timeout"),
     ("a: {cmd: ' '}\n", 1, "cmd"),
     ("a:\n  cmd: x {bs}\n  parameters:\n    bsz: 1\n", 2, "bs"),
-    ("a: {cmd: 'x {0.a}'}\n", 1, "{0.a}"),
+    ("a: {cmd: 'x {0.a}'}\n", 1, "a brace"),
     ("a: {cmd: 'x \"y'}\n", 1, "quotation"),
     ("a: {cmd: 'x && y'}\n", 1, "&&"),
     ("a: {cmd: x|y}\n", 1, "|"),
-    ("a: {cmd: 'x \"$(nproc)\"'}\n", 1, "$("),
+    ("a: {cmd: x $(nproc)}\n", 1, "$("),
     ("a: {cmd: x `nproc`}\n", 1, "`"),
-    ("a: {cmd: 'x \"a ${BS:=3;2}\"'}\n", 1, "${BS:=3;2}"),
     ("a: {cmd: A=1 x}\n", 1, "env:"),
     ("a: {cmd: 'x {b}', parameters: {b: '1,2;y'}}\n", 1, "a_b_2;y"),
     ("a:\n  cmd: x\n  parameters: 5\n", 3, "parameters"),
@@ -146,40 +146,6 @@ def test_any_values_make_an_entry_or_are_refused(keys: Dict[str, str], command: 
         assert str(error).startswith("spec.yml, line ")
 
 
-# Floats only, as in the product: Python's integers would grow without end.
-NUMBERS = st.one_of(st.integers(0, 1000).map(float), st.floats(0, 1e6)).map(repr)
-ARITHMETIC = st.recursive(
-    st.one_of(NUMBERS, st.sampled_from(["rate", "size"])),
-    lambda inner: st.one_of(
-        st.tuples(inner, st.sampled_from(["+", "-", "*", "/", "//", "%", "**"]), inner).map(
-            lambda parts: f"({' '.join(parts)})"
-        ),
-        inner.map(lambda part: f"-{part}"),
-        st.tuples(inner, inner).map(lambda parts: f"max({', '.join(parts)})"),
-        inner.map(lambda part: f"abs({part})"),
-    ),
-    max_leaves=8,
-)
-
-
-@tries(300)
-@given(ARITHMETIC)
-def test_arithmetic_is_pythons(text: str) -> None:
-    values = {"rate": 90.5, "size": 16.0}
-    try:
-        wanted: Any = eval(text, {"__builtins__": {}, "abs": abs, "max": max}, values)  # noqa: S307  Python's own answer, to compare with
-    # The last case compares or divides the root of a negative number.
-    except (ZeroDivisionError, OverflowError, TypeError):
-        wanted = math.nan
-    try:
-        found = Expression(text).value(values)
-    except ValueError as error:
-        rootless = "**" in text and "not a real number" in str(error)
-        assert rootless or isinstance(wanted, complex) or not math.isfinite(wanted)
-    else:
-        assert found == wanted
-
-
 @tries(400)
 @given(st.text(alphabet="0123456789.e+-*/%()ab,_[]'\"\x00 \n:=ifx", max_size=40))
 @example("9**9**9**9")
@@ -189,7 +155,6 @@ def test_arithmetic_is_pythons(text: str) -> None:
 @example("round(1, 10**300)")
 @example("(lambda: 1)()")
 @example("(-8) ** 0.5 % 2")
-@example("x" * 501)
 def test_any_text_is_an_expression_or_refused(text: str) -> None:
     try:
         value = Expression(text).value({"a": 2.0, "b": 3.0})
@@ -198,13 +163,16 @@ def test_any_text_is_an_expression_or_refused(text: str) -> None:
     assert math.isfinite(value)
 
 
-def test_an_expression_allows_functions_and_braces_only() -> None:
+def test_an_expression_has_numbers_names_and_functions() -> None:
     assert Expression("round(rate / 3, 2) + int(2.9) + min(1, 2)").value({"rate": 10.0}) == 6.33
     assert Expression("{a} * 2 - float({b})").value({"a": 3.0, "b": 1.0}) == 5.0
-    assert Expression("{a} / {b}").names == {"a", "b"}
+    assert Expression("{a} / ({b} - 1)").names == {"a", "b"}
     for text in (
-        *("min(1)", "abs()", "sqrt(4)", "abs(x=1)", "open('x')", "rate.real", "rate and 1"),
-        *("{a}{b}", "{2}", "{a * 2}", "{{a}}", "{}", "'{a}'", '__import__("os")', "[1][0]"),
+        *("sqrt(4)", "open('x')", "a.__class__", "a b", "", "{a}{b}", "{2}", "{a * 2}", "{{a}}"),
+        *("{}", '__import__("os")', "[1][0]", "lambda: 1", "9**9**9**9"),
     ):
-        with pytest.raises(ValueError, match="may have numbers, names|is not an expression"):
+        with pytest.raises(ValueError, match=re.escape(repr(text))):
             Expression(text)
+    for text in ("min(a)", "abs()", "'{a}'", "1 / (a - 1)", "(a - 9) ** 0.5", "1e308 * 10 * a"):
+        with pytest.raises(ValueError, match=re.escape(repr(text))):
+            Expression(text).value({"a": 1.0})
