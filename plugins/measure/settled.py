@@ -26,7 +26,6 @@ class SettledMeter(CallMeter):
             self.phase("rounds", "calling once")
             step.call_once()
         self.close()
-        pytest_benchmark_adapter.leave_out(self.benchmark)
         self._note()
 
     def call(self, step: Step, facts: BatchFacts, built: Built) -> None:
@@ -36,13 +35,13 @@ class SettledMeter(CallMeter):
         """Let pytest-benchmark make one call."""
         benchmark.each = lambda function: function()
         result = run()
-        pytest_benchmark_adapter.leave_out(self.benchmark)
         self._note()
         return result
 
     def _note(self) -> None:
         """Add the measurement to the test's state and to pytest-benchmark's session."""
         case_run = self.case_run
+        pytest_benchmark_adapter.forget(self.config, self.benchmark)
         run, state = case_run.run, state_of(case_run.item)
         found = run.results.benchmarks.get(case_run.fullname)
         if found is not None:

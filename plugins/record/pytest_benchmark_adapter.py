@@ -275,12 +275,17 @@ def unrecorded(config: pytest.Config) -> List[str]:
     ]
 
 
-def count_once(config: pytest.Config, benchmark: Any, seconds: float) -> None:
-    """Replace a fixture's rounds by its first call, because a later call has failed."""
+def forget(config: pytest.Config, benchmark: Any) -> None:
+    """Remove a fixture's rounds from pytest-benchmark's session."""
     session: Any = config._benchmarksession  # type: ignore[attr-defined]
     if benchmark.stats is not None:
         session.benchmarks[:] = [one for one in session.benchmarks if one is not benchmark.stats]
     count_as_used(benchmark)
+
+
+def count_once(config: pytest.Config, benchmark: Any, seconds: float) -> None:
+    """Replace a fixture's rounds by its first call, because a later call has failed."""
+    forget(config, benchmark)
     take(benchmark)
     benchmark.has_error = False
     benchmark._make_stats(1).update(seconds)
