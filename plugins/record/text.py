@@ -92,10 +92,6 @@ def percent(value: float, digits: int = 1, sign: bool = False) -> str:
     return f"{rounded:{'+' if sign else ''}.{digits}f}%"
 
 
-def number_text(value: Any) -> str:
-    """Return a number as text; '' for None."""
-    return "" if value is None else short_number(value)
-
 
 def share_text(value: Any, digits: int = 1) -> str:
     """Return a fraction as a percentage; '' for None."""
