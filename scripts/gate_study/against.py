@@ -79,7 +79,7 @@ class Answer(NamedTuple):
     code: int
 
     def wrong(self, change: str) -> List[str]:
-        """Return the cases with a wrong verdict: slower ones that passed, equal ones that failed."""
+        """Return the cases with a wrong verdict: slow ones that passed, equal ones that failed."""
         slow = {name for name in self.kinds if change != EQUAL and name.endswith(f"[{SLOW}]")}
         decided = {name: kind for name, kind in self.kinds.items() if kind not in OPEN}
         return [name for name, kind in decided.items() if (kind == REGRESSED) != (name in slow)]
