@@ -5,29 +5,30 @@ from __future__ import annotations
 import contextlib
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import median
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from ipubench.fixtures.case.untrusted import typed
 from ipubench.plugins.baseline.format import Document
 from ipubench.plugins.gate.metric_verdict import log_cost
-from ipubench.plugins.gate.shown_throughput import shown_compute, shown_throughput
+from ipubench.plugins.gate.shown_throughput import (
+    ShownCompute,
+    ShownThroughput,
+    shown_compute,
+    shown_throughput,
+)
 from ipubench.plugins.record.record import (
     COMPILED,
-    REUSED,
     THROUGHPUT,
     clean_rounds,
     facts_in,
-    joules_per_item,
     number_of,
     processes_of,
-    ran_by,
     rounds_of,
-    text_of,
 )
 from ipubench.plugins.record.structs import (
     Benchmark,
-    Compute,
     Facts,
     Part,
     Process,
@@ -35,7 +36,7 @@ from ipubench.plugins.record.structs import (
     Record,
 )
 from ipubench.plugins.record.text import parts_of
-from ipubench.plugins.record.verdict import Verdict
+from ipubench.plugins.record.verdict import NO_VERDICT, Verdict
 
 #: The number of a round, from 0, and its seconds.
 Round = Tuple[int, float]
@@ -55,220 +56,103 @@ class LoadPoint(Part, frozen=True, omit_defaults=False):
     held: bool
 
 
-#: The figures of a case: heading in results.csv, and field of a row. Throughput is in items per
-#: second; the column `unit` names them.
-COLUMNS: Tuple[Tuple[str, str], ...] = (
-    ("case", "id"),
-    ("name", "name"),
-    ("function", "function"),
-    ("network", "network"),
-    ("framework", "framework"),
-    ("mode", "mode"),
-    ("data", "data"),
-    ("batch size", "batch_size"),
-    ("instances", "instances"),
-    ("precision", "precision"),
-    ("engine", "engine"),
-    ("unit", "unit"),
-    ("throughput (items/s)", "throughput"),
-    ("throughput low (items/s)", "low"),
-    ("throughput high (items/s)", "high"),
-    ("throughput mean (items/s)", "mean"),
-    ("throughput min (items/s)", "min"),
-    ("throughput max (items/s)", "max"),
-    ("instructions (1/call)", "instructions"),
-    ("energy (J/item)", "energy"),
-    ("energy source", "energy_source"),
-    ("latency p50 (ms)", "p50_ms"),
-    ("latency p90 (ms)", "p90_ms"),
-    ("latency p99 (ms)", "p99_ms"),
-    ("latency samples", "latency_samples"),
-    ("latency source", "latency_source"),
-    ("build (s)", "build_seconds"),
-    ("compile (s)", "compile_seconds"),
-    ("compile", "compile"),
-    ("first step (s)", "first_step_seconds"),
-    ("rounds", "rounds"),
-    ("batches per step", "batches_per_step"),
-    ("stopped by", "stopped_by"),
-    ("processes", "processes"),
-    ("canary (ms)", "canary_ms"),
-    ("host memory peak (bytes)", "host_memory_bytes"),
-    ("device memory peak (bytes)", "device_memory_bytes"),
-    ("work (FLOP/item)", "flops_per_item"),
-    ("achieved (FLOP/s)", "achieved_flops"),
-    ("peak (FLOP/s)", "peak_flops"),
-    ("share of peak (1)", "share"),
-    ("loader alone (items/s)", "loader"),
-    ("model alone (items/s)", "model_alone"),
-    ("implausible", "implausible"),
-    ("device", "device"),
-    ("fingerprint", "fingerprint"),
-    ("allocator", "allocator"),
-    ("configuration", "config_hash"),
-    ("git", "git"),
-    ("time (UTC)", "time"),
-    ("weights (bytes/item)", "weight_bytes_per_item"),
-    ("copy peak (bytes/s)", "peak_bytes"),
-)
+class Ratio(NamedTuple):
+    """A case's time per item over that of the fastest, and its 95% interval if that is known."""
+
+    value: float
+    low: Optional[float] = None
+    high: Optional[float] = None
+
+    @property
+    def interval(self) -> str:
+        """The interval, such as 1.67 to 2.01; '-' if it is unknown."""
+        if self.low is None or self.high is None:
+            return "-"
+        return f"{_three_digits(self.low)} to {_three_digits(self.high)}"
 
 
-@dataclass
+@dataclass(frozen=True)
 class CaseRow:
-    """A case and its key figures, None if unknown; rates in items per second."""
+    """A case of a table: its result, the verdict on it, and how it ended."""
 
+    #: Its node id, plus its machine if it ran on several.
     id: str
     name: str
-    function: str
-    file: str
-    series: str
+    nodeid: str
+    #: None if it has no result.
+    benchmark: Optional[Benchmark] = None
+    verdict: Verdict = NO_VERDICT
     #: How it ended (plugins/baseline/run_facts.py) and why, including its verdict.
     kind: str = ""
     reasons: Sequence[str] = ()
     profile: Optional[Profile] = None
-    before: Optional[float] = None
-    now: Optional[float] = None
-    change: Optional[float] = None
-    change_low: Optional[float] = None
-    change_high: Optional[float] = None
-    threshold: Optional[float] = None
-    allowed: Optional[float] = None
-    metric: str = ""
-    processes_now: Optional[int] = None
-    processes_before: Optional[int] = None
-    in_turns: bool = False
-    network: str = ""
-    framework: str = ""
-    mode: str = ""
-    data: str = ""
-    batch_size: Optional[float] = None
-    instances: Optional[float] = None
-    precision: str = ""
-    engine: str = ""
-    unit: str = ""
-    throughput: Optional[float] = None
-    spread: Optional[float] = None
-    low: Optional[float] = None
-    high: Optional[float] = None
-    mean: Optional[float] = None
-    min: Optional[float] = None
-    max: Optional[float] = None
-    instructions: Optional[float] = None
-    energy: Optional[float] = None
-    energy_source: str = ""
-    p50_ms: Optional[float] = None
-    p90_ms: Optional[float] = None
-    p99_ms: Optional[float] = None
-    latency_samples: Optional[int] = None
-    latency_source: str = ""
-    build_seconds: Optional[float] = None
-    compile_seconds: Optional[float] = None
-    compile: str = ""
-    first_step_seconds: Optional[float] = None
-    rounds: Optional[int] = None
-    batches_per_step: Optional[int] = None
-    stopped_by: str = ""
-    processes: Optional[int] = None
-    canary_ms: Optional[float] = None
-    host_memory_bytes: Optional[int] = None
-    device_memory_bytes: Optional[int] = None
-    flops_per_item: Optional[float] = None
-    achieved_flops: Optional[float] = None
-    peak_flops: Optional[float] = None
-    share: Optional[float] = None
-    loader: Optional[float] = None
-    model_alone: Optional[float] = None
-    implausible: bool = False
-    device: str = ""
-    fingerprint: str = ""
-    allocator: str = ""
-    config_hash: str = ""
-    git: str = ""
-    time: str = ""
-    weight_bytes_per_item: Optional[float] = None
-    peak_bytes: Optional[float] = None
-    load: Sequence[LoadPoint] = ()
+    ratio: Optional[Ratio] = None
+
+    @property
+    def record(self) -> Record:
+        """The record of a case with a result."""
+        assert self.benchmark is not None
+        return self.benchmark.record
+
+    @cached_property
+    def rate(self) -> ShownThroughput:
+        """The throughput that its verdict compared."""
+        assert self.benchmark is not None
+        return shown_throughput(self.benchmark, self.verdict)
+
+    @property
+    def compute(self) -> ShownCompute:
+        """The FLOP/s at this throughput."""
+        assert self.benchmark is not None
+        return shown_compute(self.benchmark, self.rate)
+
+    @property
+    def processes(self) -> Sequence[Process]:
+        """The processes that measured it."""
+        assert self.benchmark is not None
+        return processes_of(self.benchmark)
+
+    @property
+    def file(self) -> str:
+        """The file of its bench function."""
+        return parts_of(self.nodeid)[0]
+
+    @property
+    def function(self) -> str:
+        """Its bench function."""
+        return parts_of(self.nodeid)[1]
+
+    @property
+    def series(self) -> str:
+        """Its record's name without the batch size, plus its machine if it ran on several."""
+        size = f"bs{batch_size_of(self.record)}"
+        words = [word for word in self.record.name.split("-") if word != size]
+        return "-".join(words) + self.id[len(self.nodeid) :]
+
+    @property
+    def implausible(self) -> bool:
+        """Whether its result cannot be right."""
+        return self.benchmark is not None and self.record.implausible
+
+    @property
+    def load(self) -> List[LoadPoint]:
+        """The load and the delay of a served case."""
+        return [] if self.benchmark is None else load_points(self.record)
 
 
-def row_of(benchmark: Benchmark, verdict: Optional[Verdict] = None) -> CaseRow:
-    """Return the key figures of a benchmark, with the throughput that its verdict compared."""
-    record = benchmark.record
-    path, function, _ = parts_of(benchmark.fullname)
-    config, latency, rates = record.config, record.latency, record.input
-    compute = record.compute or Compute(None)
-    batch_size = number_of(config, "batch_size" if "batch_size" in config else "micro_batch_size")
-    processes = processes_of(benchmark)
+def batch_size_of(record: Record) -> Optional[float]:
+    """Return the batch size of a case."""
+    config = record.config
+    return number_of(config, "batch_size" if "batch_size" in config else "micro_batch_size")
+
+
+def canary_ms_of(processes: Sequence[Process]) -> Optional[float]:
+    """Return the median of the canaries in milliseconds."""
     canaries = [value for process in processes for value in process.canaries]
-    throughput = shown_throughput(benchmark, verdict)
-    shown = shown_compute(benchmark, throughput)
-    return CaseRow(
-        id=benchmark.fullname,
-        name=record.name,
-        function=function,
-        file=path,
-        series="-".join(word for word in record.name.split("-") if word != f"bs{batch_size}"),
-        network=text_of(config, "name"),
-        framework=framework_name(function, record),
-        mode=text_of(config, "mode"),
-        data=text_of(config, "data"),
-        batch_size=batch_size,
-        instances=_instances(record),
-        precision=text_of(record.effective, "precision"),
-        engine=ran_by(record),
-        unit=throughput.unit,
-        throughput=throughput.median,
-        spread=throughput.spread,
-        low=throughput.low,
-        high=throughput.high,
-        mean=throughput.mean,
-        min=throughput.min,
-        max=throughput.max,
-        instructions=record.instructions.per_call if record.instructions else None,
-        energy=joules_per_item(record),
-        energy_source=record.energy.source if record.energy else "",
-        p50_ms=latency.p50_ms,
-        p90_ms=latency.p90_ms,
-        p99_ms=latency.p99_ms,
-        latency_samples=latency.samples,
-        latency_source=latency.source,
-        build_seconds=record.build_seconds if record.compile in (*COMPILED, REUSED) else None,
-        compile_seconds=compile_seconds_of(record),
-        compile=record.compile,
-        first_step_seconds=record.first_step_seconds or None,
-        rounds=record.rounds.count,
-        batches_per_step=record.rounds.batches_per_step,
-        stopped_by=record.rounds.stopped_by,
-        processes=len(processes),
-        canary_ms=1000 * median(canaries) if canaries else None,
-        host_memory_bytes=record.memory.host_peak_rss_bytes or None,
-        device_memory_bytes=record.memory.device_peak_bytes,
-        flops_per_item=compute.flops_per_item,
-        achieved_flops=shown.achieved,
-        peak_flops=compute.peak,
-        share=shown.share,
-        loader=None if rates is None else rates.loader,
-        model_alone=None if rates is None else rates.model,
-        implausible=record.implausible,
-        device=record.device.name,
-        fingerprint=record.device.fingerprint,
-        allocator=text_of(record.conditions, "allocator"),
-        config_hash=record.config_hash,
-        git=record.git or "",
-        time=record.time,
-        weight_bytes_per_item=compute.weight_bytes_per_item,
-        peak_bytes=compute.copy_peak_bytes_per_s,
-        load=load_points(facts_in(record.finish.get("load"))),
-    )
+    return 1000 * median(canaries) if canaries else None
 
 
-def unmeasured_row(nodeid: str) -> CaseRow:
-    """Return the row of a case without a result."""
-    path, function, identifier = parts_of(nodeid)
-    name = identifier or nodeid
-    return CaseRow(id=nodeid, name=name, function=function, file=path, series=name)
-
-
-def _instances(record: Record) -> Optional[float]:
+def instances_of(record: Record) -> Optional[float]:
     """Return how many instances ran: a host with few cores runs fewer than configured."""
     ran = number_of(facts_in(record.effective.get("instances")), "ran")
     return number_of({"instances": 1, **record.config}, "instances") if ran is None else ran
@@ -282,11 +166,12 @@ def compile_seconds_of(compiled: Union[Record, Process]) -> Optional[float]:
     return compiled.compile_seconds if compiled.compile in COMPILED else None
 
 
-def load_points(load: Facts) -> List[LoadPoint]:
+def load_points(record: Record) -> List[LoadPoint]:
     """Return the load and the delay of a served case, in order of requests per second.
 
     Includes the probes of its search and its own run.
     """
+    load = facts_in(record.finish.get("load"))
     milliseconds = facts_in(load.get("latency_ms"))
     own = {
         "target_qps": load.get("target_qps"),
@@ -363,6 +248,16 @@ def _own_rounds(benchmark: Benchmark) -> Tuple[List[Round], List[Round]]:
     flagged = list(zip(rounds, clean_rounds(benchmark)))
     kept = [one for one, counts in flagged if counts]
     return kept, [one for one, counts in flagged if not counts]
+
+
+def times_text(value: float) -> str:
+    """Return a ratio as text: 1.83x."""
+    return f"{_three_digits(value)}x"
+
+
+def _three_digits(value: float) -> str:
+    """Return a ratio with three digits: 1.83, 12.4 or 1,240."""
+    return f"{value:,.{2 if value < 10 else 1 if value < 100 else 0}f}"
 
 
 def environment(document: Document) -> Dict[str, Dict[str, str]]:

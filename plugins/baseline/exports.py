@@ -13,42 +13,27 @@ from __future__ import annotations
 import csv
 import io
 import json
-from operator import attrgetter
-from typing import Dict, Iterable, Sequence, Tuple
+from typing import Dict, Iterable, Sequence
 
 from msgspec.structs import replace
 
 from ipubench.fixtures.case.untrusted import printable
-from ipubench.plugins.baseline.case_row import COLUMNS, CaseRow
+from ipubench.plugins.baseline.case_row import CaseRow, compile_seconds_of
+from ipubench.plugins.baseline.columns import CSV
 from ipubench.plugins.baseline.format import Document
 from ipubench.plugins.baseline.rows import Report
-from ipubench.plugins.record.record import with_record
+from ipubench.plugins.record.record import joules_per_item, with_record
 from ipubench.plugins.record.structs import NAMESPACE, as_plain
 from ipubench.plugins.record.text import percent, short_number
-from ipubench.plugins.record.verdict import known
 
-VERDICT_COLUMNS: Tuple[Tuple[str, str], ...] = (
-    ("verdict", "kind"),
-    ("before (items/s)", "before"),
-    ("now (items/s)", "now"),
-    ("change (1)", "change"),
-    ("change low (1)", "change_low"),
-    ("change high (1)", "change_high"),
-    ("gate (1)", "threshold"),
-    ("allowed (1)", "allowed"),
-    ("decided by", "metric"),
-    ("processes now", "processes_now"),
-    ("processes before", "processes_before"),
-    ("reasons", "reasons"),
-)
 # Characters that start a formula in a spreadsheet.
 FORMULA = ("=", "+", "-", "@")
 
 
 def csv_with_verdicts(report: Report) -> str:
     """Return one row per case with all key figures and its verdict."""
-    headings, fields = zip(*COLUMNS, *VERDICT_COLUMNS)
-    return csv_table(headings, map(attrgetter(*fields), report.rows()))
+    rows = ([column.value(row) for column in CSV] for row in report.rows())
+    return csv_table([column.csv for column in CSV], rows)
 
 
 def csv_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -84,30 +69,33 @@ def pytest_benchmark(document: Document) -> str:
 
 
 def github_action_benchmark(rows: Iterable[CaseRow]) -> str:
-    """Return the list that the tool ``customBiggerIsBetter`` reads: throughput by case."""
+    """Return the list that the tool ``customBiggerIsBetter`` reads: throughput by case.
+
+    ``rows`` are of cases with a result.
+    """
     entries = []
     for row in rows:
-        half = None if row.low is None or row.high is None else (row.high - row.low) / 2
+        record, rate, share = row.record, row.rate, row.compute.share
         facts = {
-            "latency p50 (ms)": row.p50_ms,
-            "latency p99 (ms)": row.p99_ms,
-            "compile (s)": row.compile_seconds,
-            "rounds": row.rounds,
-            "processes": row.processes,
-            "instructions a call": row.instructions,
-            "energy of an item (J)": row.energy,
+            "latency p50 (ms)": record.latency.p50_ms,
+            "latency p99 (ms)": record.latency.p99_ms,
+            "compile (s)": compile_seconds_of(record),
+            "rounds": record.rounds.count,
+            "processes": len(row.processes),
+            "instructions a call": record.instructions and record.instructions.per_call,
+            "energy of an item (J)": joules_per_item(record),
         }
         lines = [f"{key}: {_shown(value)}" for key, value in facts.items() if value]
-        if row.share is not None:
-            lines.append(f"share of peak: {percent(row.share)}")
+        if share is not None:
+            lines.append(f"share of peak: {percent(share)}")
         entry = {
             "name": row.id,
-            "unit": row.unit,
-            "value": row.throughput,
-            "extra": "\n".join([*lines, f"device: {row.fingerprint}"]),
+            "unit": rate.unit,
+            "value": rate.median,
+            "extra": "\n".join([*lines, f"device: {record.device.fingerprint}"]),
         }
-        if half is not None:
-            entry["range"] = f"± {short_number(half)}"
+        if rate.low is not None and rate.high is not None:
+            entry["range"] = f"± {short_number((rate.high - rate.low) / 2)}"
         entries.append(entry)
     return json.dumps(entries, indent=1, sort_keys=True) + "\n"
 
@@ -117,23 +105,27 @@ def _shown(value: float) -> str:
 
 
 def bencher(rows: Iterable[CaseRow]) -> str:
-    """Return Bencher Metric Format, without the compile time if the compilation was reused."""
+    """Return Bencher Metric Format, without the compile time if the compilation was reused.
+
+    ``rows`` are of cases with a result.
+    """
     metrics: Dict[str, Dict[str, Dict[str, float]]] = {}
     for row in rows:
-        measures = {"throughput": {"value": known(row.throughput)}}
-        if row.low is not None and row.high is not None:
-            measures["throughput"].update(lower_value=row.low, upper_value=row.high)
-        if row.p50_ms is not None:
-            measures["latency"] = {"value": 1e6 * row.p50_ms}
-        if row.p99_ms is not None:
-            measures["latency-p99"] = {"value": 1e6 * row.p99_ms}
-        if row.instructions is not None:
-            measures["instructions"] = {"value": row.instructions}
-        if row.energy is not None:
-            measures["energy"] = {"value": row.energy}
-        if row.compile == "fresh" and row.compile_seconds is not None:
-            measures["build-time"] = {"value": row.compile_seconds}
-        if row.host_memory_bytes is not None:
-            measures["host-memory"] = {"value": row.host_memory_bytes}
+        record, rate, energy = row.record, row.rate, joules_per_item(row.record)
+        measures = {
+            "throughput": {"value": rate.median},
+            "latency": {"value": 1e6 * record.latency.p50_ms},
+            "latency-p99": {"value": 1e6 * record.latency.p99_ms},
+        }
+        if rate.low is not None and rate.high is not None:
+            measures["throughput"].update(lower_value=rate.low, upper_value=rate.high)
+        if record.instructions is not None and record.instructions.per_call is not None:
+            measures["instructions"] = {"value": record.instructions.per_call}
+        if energy is not None:
+            measures["energy"] = {"value": energy}
+        if record.compile == "fresh":
+            measures["build-time"] = {"value": record.compile_seconds}
+        if record.memory.host_peak_rss_bytes:
+            measures["host-memory"] = {"value": record.memory.host_peak_rss_bytes}
         metrics[row.id] = measures
     return json.dumps(metrics, indent=1, sort_keys=True) + "\n"

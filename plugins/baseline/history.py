@@ -31,7 +31,6 @@ from ipubench.plugins.baseline.entries import (
 )
 from ipubench.plugins.baseline.format import BaselineError, Document
 from ipubench.plugins.baseline.renamed import name_now, names_in, renamed
-from ipubench.plugins.baseline.rows import interval_text
 from ipubench.plugins.baseline.show import when
 from ipubench.plugins.baseline.trends import (
     Trend,
@@ -54,6 +53,7 @@ from ipubench.plugins.record.text import (
     terminal_width,
     time_stamp,
 )
+from ipubench.plugins.record.verdict import interval_text
 from ipubench.plugins.run.results import Recording
 
 FOLDER = Path("baselines", "history")

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from operator import attrgetter
 from typing import Any, Dict, List, Union
 
 from msgspec.structs import replace
 
 from ipubench.fixtures.machine.files import user_path
-from ipubench.plugins.baseline.case_row import COLUMNS, CaseRow
+from ipubench.plugins.baseline.case_row import CaseRow
+from ipubench.plugins.baseline.columns import CSV
 from ipubench.plugins.baseline.entries import newest
-from ipubench.plugins.baseline.exports import VERDICT_COLUMNS
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.baseline.runs import read_sound_run
 
@@ -29,10 +28,7 @@ def load(path: Union[str, os.PathLike[str]]) -> List[Dict[str, Any]]:
 
 
 def _record_of(row: CaseRow) -> Dict[str, Any]:
-    return {
-        _key_of(heading): _plain(attrgetter(field)(row))
-        for heading, field in (*COLUMNS, *VERDICT_COLUMNS)
-    }
+    return {_key_of(column.csv): _plain(column.value(row)) for column in CSV}
 
 
 def _key_of(heading: str) -> str:

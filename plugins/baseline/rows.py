@@ -5,10 +5,10 @@ from __future__ import annotations
 import collections
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ipubench.fixtures.case.errors import counted, some_of
-from ipubench.plugins.baseline.case_row import CaseRow, row_of, unmeasured_row
+from ipubench.plugins.baseline.case_row import CaseRow
 from ipubench.plugins.baseline.entries import Place, Value, names_of, place_of
 from ipubench.plugins.baseline.format import Document
 from ipubench.plugins.baseline.run_facts import (
@@ -30,19 +30,20 @@ from ipubench.plugins.record.text import (
     cut_middle,
     distinct_names,
     name_of_test,
+    parts_of,
     percent,
 )
 from ipubench.plugins.record.verdict import (
-    COMPARED,
     EXIT_UNDECIDED,
     IMPROVED,
     INCONCLUSIVE,
     MISSING,
+    NO_VERDICT,
     PASS,
     REGRESSED,
     UNJUDGED,
-    JudgedMetric,
     Verdict,
+    change_text,
     known,
     noisier,
 )
@@ -168,55 +169,24 @@ class Report:
     def rows(self) -> List[CaseRow]:
         """Return a row per measured case, then rows of cases without a result."""
         measured = self.measured()
-        rows = [
-            self._completed(name, benchmark.fullname, row_of(benchmark, self.verdicts.get(name)))
-            for name, benchmark in measured.items()
-        ]
-        others = [case for case, outcome in self.outcomes.items() if outcome == "failed"]
-        others += [*self.verdicts, *self.not_run]
+        failed = [case for case, outcome in self.outcomes.items() if outcome == "failed"]
         nodeids = {name: nodeid for (nodeid, _), name in self.names.items()}
-        for name in dict.fromkeys(others):
-            if name not in measured:
-                nodeid = nodeids.get(name, name)
-                rows.append(self._completed(name, nodeid, unmeasured_row(nodeid)))
-        return rows
+        names = dict.fromkeys([*measured, *failed, *self.verdicts, *self.not_run])
+        return [self._row(name, nodeids.get(name, name), measured.get(name)) for name in names]
 
-    def _completed(self, name: str, nodeid: str, row: CaseRow) -> CaseRow:
-        """Return a row with the case's outcome and verdict added."""
-        verdict = self.verdicts.get(name)
-        kind = MEASURED if verdict is None else verdict.kind
-        reasons = [] if verdict is None else reasons_of(verdict)
+    def _row(self, name: str, nodeid: str, benchmark: Optional[Benchmark]) -> CaseRow:
+        verdict = self.verdicts.get(name, NO_VERDICT)
+        kind, reasons = verdict.kind or MEASURED, reasons_of(verdict)
         if self.outcomes.get(name) == "failed" and kind != "regressed":
             kind = kind if kind == "missing" else FAILED
             reasons = [*filter(None, [self.reasons.get(name, "")]), *reasons]
         elif name in self.not_run:
             kind, reasons = NOT_RUN, ["its run ended before its test", *reasons]
+        short = benchmark.record.name if benchmark else parts_of(nodeid)[2] or nodeid
         # The machine is part of the name if there are several.
-        machine = name[len(nodeid) :]
-        row = dataclasses.replace(
-            row,
-            id=name,
-            name=row.name + machine,
-            series=row.series + machine,
-            kind=kind,
-            reasons=reasons,
-            profile=self.profiles.get(name),
-        )
-        if verdict is None:
-            return row
-        return dataclasses.replace(
-            row,
-            before=verdict.before,
-            now=verdict.now,
-            change=verdict.change,
-            change_low=verdict.low,
-            change_high=verdict.high,
-            threshold=verdict.threshold,
-            metric=verdict.metric if kind in COMPARED else "",
-            processes_now=verdict.processes or None,
-            processes_before=verdict.processes_before or None,
-            allowed=verdict.allowed,
-            in_turns=verdict.in_turns,
+        short += name[len(nodeid) :]
+        return CaseRow(
+            name, short, nodeid, benchmark, verdict, kind, reasons, self.profiles.get(name)
         )
 
 
@@ -249,7 +219,7 @@ def named(rows: Sequence[CaseRow]) -> List[CaseRow]:
     A case without a result gets its test's name, because its identifier may be a mere number.
     """
     names = distinct_names(
-        {row.id: name_of_test(row.id) if row.throughput is None else row.name for row in rows}
+        {row.id: row.name if row.benchmark else name_of_test(row.id) for row in rows}
     )
     return [dataclasses.replace(row, name=names[row.id]) for row in rows]
 
@@ -260,26 +230,6 @@ def reasons_of(verdict: Verdict) -> List[str]:
     changed = [f"{one.metric}: {change_text(one)}" for one in also if change_text(one)]
     passed = filter(None, [why_passed(verdict)])
     return [*passed, *changed, *dict.fromkeys([*verdict.reasons, *verdict.extra_info])]
-
-
-def change_text(verdict: Union[Verdict, JudgedMetric]) -> str:
-    """Return the change with its interval, if known; '' if nothing was compared."""
-    return in_words(verdict.change, verdict.low, verdict.high)
-
-
-def in_words(change: Optional[float], low: Optional[float], high: Optional[float]) -> str:
-    """Return a change as text, with its interval if known; '' for None."""
-    if change is None:
-        return ""
-    text, interval = percent(change, sign=True), interval_text(low, high)
-    return text if interval == "-" else f"{text} ({interval})"
-
-
-def interval_text(low: Optional[float], high: Optional[float]) -> str:
-    """Return the interval of a change, or '-'."""
-    if low is None or high is None:
-        return "-"
-    return f"{percent(low, sign=True)} to {percent(high, sign=True)}"
 
 
 def counts(rows: Sequence[CaseRow]) -> Dict[str, int]:
@@ -322,13 +272,14 @@ def conclusion(report: Report, rows: Sequence[CaseRow]) -> str:
 
 def _slower(bad: Sequence[CaseRow], cases: str) -> str:
     """Return which case is slower by how much, or how many of the ``cases`` are."""
-    by_speed = all(row.metric == THROUGHPUT for row in bad)
+    by_speed = all(row.verdict.metric == THROUGHPUT for row in bad)
     if len(bad) > 1:
         return f"{len(bad)} of {cases} {'are slower' if by_speed else 'regressed'}"
     (row,) = bad
-    if not by_speed or row.change is None:
+    change = row.verdict.change
+    if not by_speed or change is None:
         return f"{row.name} regressed"
-    return f"{row.name} is {percent(-row.change, 0 if row.change <= -0.1 else 1)} slower"
+    return f"{row.name} is {percent(-change, 0 if change <= -0.1 else 1)} slower"
 
 
 def _of_the_runs(report: Report) -> str:
@@ -343,11 +294,8 @@ def _of_the_runs(report: Report) -> str:
     return text
 
 
-def own_noise(verdicts: Iterable[Tuple[str, Union[Verdict, CaseRow]]]) -> str:
-    """Return a line that names the cases whose noise allows more than the gate, or ''.
-
-    ``verdicts``: names of cases with their verdicts, or rows.
-    """
+def own_noise(verdicts: Iterable[Tuple[str, Verdict]]) -> str:
+    """Return a line that names the cases whose noise allows more than the gate, or ''."""
     found = [
         (known(verdict.allowed), name)
         for name, verdict in verdicts
@@ -362,11 +310,11 @@ def own_noise(verdicts: Iterable[Tuple[str, Union[Verdict, CaseRow]]]) -> str:
     return f"{subject} allowed more than the gate, because of {whose} own noise: {names}"
 
 
-def place(verdict: Union[Verdict, CaseRow, None]) -> Tuple[int, float]:
-    """Return a sort key for a verdict or a row: its kind, then its change."""
-    if verdict is None or verdict.kind not in KINDS:
+def place(row: CaseRow) -> Tuple[int, float]:
+    """Return a sort key for a row: its kind, then its change."""
+    if row.kind not in KINDS:
         return len(KINDS), 0.0
-    return KINDS.index(verdict.kind), verdict.change or 0.0
+    return KINDS.index(row.kind), row.verdict.change or 0.0
 
 
 def by_change(rows: Sequence[CaseRow]) -> List[CaseRow]:

@@ -27,7 +27,6 @@ from ipubench.plugins.baseline.history import (
     slug,
     with_changes,
 )
-from ipubench.plugins.baseline.rows import interval_text
 from ipubench.plugins.baseline.show import when
 from ipubench.plugins.baseline.trends import (
     Trend,
@@ -44,6 +43,7 @@ from ipubench.plugins.record.text import (
     say,
     without_identifier,
 )
+from ipubench.plugins.record.verdict import interval_text
 from ipubench.plugins.web.templates import is_installed, render, script
 
 #: Limits of the latest changes on the front page.

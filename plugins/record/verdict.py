@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Optional, Sequence
+from typing import Optional, Sequence, Union
 
 from ipubench.fixtures.case.errors import counted
 from ipubench.plugins.record.record import INSTRUCTIONS, SCALARS, THROUGHPUT
 from ipubench.plugins.record.structs import Part
+from ipubench.plugins.record.text import percent
 
 PASS, REGRESSED, IMPROVED, INCONCLUSIVE = "pass", "regressed", "improved", "inconclusive"
 NEW, MISSING, INCOMPARABLE = "new", "missing", "incomparable"
@@ -66,6 +67,10 @@ class Verdict(Part, frozen=True, omit_defaults=False):
     reasons: Sequence[str] = ()
     #: Changes in the test's own ``extra_info``.
     extra_info: Sequence[str] = ()
+
+
+#: The verdict on a case that was not compared.
+NO_VERDICT = Verdict("")
 
 
 def message(name: str, verdict: Verdict, record: str) -> str:
@@ -149,3 +154,23 @@ def _why_allowed(verdict: Verdict) -> str:
     return (
         f" (equal code differs by as much; the threshold is {100 * known(verdict.threshold):.3g}%)"
     )
+
+
+def change_text(verdict: Union[Verdict, JudgedMetric]) -> str:
+    """Return the change with its interval, if known; '' if nothing was compared."""
+    return in_words(verdict.change, verdict.low, verdict.high)
+
+
+def in_words(change: Optional[float], low: Optional[float], high: Optional[float]) -> str:
+    """Return a change as text, with its interval if known; '' for None."""
+    if change is None:
+        return ""
+    text, interval = percent(change, sign=True), interval_text(low, high)
+    return f"{text} ({interval})" if interval else text
+
+
+def interval_text(low: Optional[float], high: Optional[float]) -> str:
+    """Return the interval of a change; '' if it is unknown."""
+    if low is None or high is None:
+        return ""
+    return f"{percent(low, sign=True)} to {percent(high, sign=True)}"

@@ -82,7 +82,7 @@ def _sound(report: Report) -> List[CaseRow]:
     return [
         row
         for row in report.rows()
-        if row.throughput is not None
+        if row.benchmark is not None
         and not row.implausible
         and row.kind not in UNPROVEN
         and report.outcomes.get(row.id) != "skipped"

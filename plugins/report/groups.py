@@ -10,7 +10,8 @@ import dataclasses
 import math
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from ipubench.plugins.baseline.case_row import CaseRow
+from ipubench.plugins.baseline.case_row import CaseRow, Ratio
+from ipubench.plugins.baseline.columns import GROUP
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.gate.countable import deciding
 from ipubench.plugins.gate.inference import effect
@@ -19,27 +20,11 @@ from ipubench.plugins.gate.shown_throughput import shown_throughput, throughput_
 from ipubench.plugins.gate.stored import ASSUMED
 from ipubench.plugins.record.record import THROUGHPUT, is_timed, processes_of
 from ipubench.plugins.record.structs import Benchmark, Facts
-from ipubench.plugins.record.text import rate_text
-from ipubench.plugins.record.verdict import Verdict, known
+from ipubench.plugins.record.verdict import Verdict
 
 #: A 95% interval is this many standard errors wide.
 ERRORS_WIDE = 2 * 1.96
-GROUP_HEADINGS = ("case", "throughput", "ratio", "ratio 95%")
-
-
-class Ratio(NamedTuple):
-    """A case's time per item over that of the fastest, and its 95% interval if that is known."""
-
-    value: float
-    low: Optional[float] = None
-    high: Optional[float] = None
-
-    @property
-    def texts(self) -> Tuple[str, str]:
-        """The ratio and the interval, such as 1.83x and 1.67 to 2.01; '-' if it is unknown."""
-        unknown = self.low is None or self.high is None
-        interval = f"{_times(known(self.low))} to {_times(known(self.high))}"
-        return f"{_times(self.value)}x", "-" if unknown else interval
+GROUP_HEADINGS = ("case", *(column.heading for column in GROUP))
 
 
 class Group(NamedTuple):
@@ -82,11 +67,15 @@ def group_tables(report: Report, rows: Sequence[CaseRow]) -> List[Facts]:
     ``rows`` are those of the report, with distinct names.
     """
     row_of = {row.id: row for row in rows}
+
+    def line(row: CaseRow) -> Sequence[str]:
+        return [row.name, *(column.texts(row)[0] for column in GROUP)]
+
     return [
         {
             "heading": f"{group.name} ({group.unit})",
             "lines": [
-                (row_of[case].name, rate_text(known(row_of[case].throughput)), *ratio.texts)
+                line(dataclasses.replace(row_of[case], ratio=ratio))
                 for case, ratio in group.ratios.items()
             ],
         }
@@ -123,8 +112,3 @@ def _error_of_rounds(benchmark: Benchmark) -> Optional[float]:
         return None
     several = len(processes_of(benchmark)) > 1
     return 0.0 if several else math.log(found.high / found.low) / ERRORS_WIDE
-
-
-def _times(value: float) -> str:
-    """Return a ratio with three digits: 1.83, 12.4 or 1,240."""
-    return f"{value:,.{2 if value < 10 else 1 if value < 100 else 0}f}"

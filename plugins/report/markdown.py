@@ -5,29 +5,26 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ipubench.plugins.baseline.case_row import CaseRow, environment
+from ipubench.plugins.baseline.columns import SUMMARY, shared_line, shown_columns
 from ipubench.plugins.baseline.rows import (
     CHANGED,
     Report,
     by_change,
     exit_code,
     headline,
-    in_words,
     named,
     own_noise,
 )
 from ipubench.plugins.baseline.run_facts import NO_GATE
-from ipubench.plugins.record.record import compile_text
-from ipubench.plugins.record.text import (
-    cut_middle,
-    energy_text,
-    minute_of,
-    rate_text,
-    share_text,
-    time_text,
+from ipubench.plugins.record.text import cut_middle, minute_of, rate_text
+from ipubench.plugins.record.verdict import (
+    EXIT_UNDECIDED,
+    UNJUDGED,
+    Verdict,
+    change_text,
+    how_compared,
 )
-from ipubench.plugins.record.verdict import EXIT_UNDECIDED, UNJUDGED, Verdict, how_compared
 from ipubench.plugins.report import profiles, published
-from ipubench.plugins.report.columns import shared_line, shown_columns
 from ipubench.plugins.report.groups import GROUP_HEADINGS, group_tables
 from ipubench.plugins.report.mean_change import mean_in_words
 from ipubench.plugins.report.open_cases import open_line
@@ -48,18 +45,6 @@ MARKS = {
     "improved": "🟢",
     UNJUDGED: "⚪",
 }
-HEADINGS = (
-    "throughput",
-    "engine",
-    "±",
-    "p50",
-    "p99",
-    "J/item",
-    "compile s",
-    "peak",
-    "change",
-    "verdict",
-)
 #: Columns of text, aligned to the left.
 LEFT = ("case", "verdict", "why", "engine")
 #: What to shorten if the summary is too long, in this order.
@@ -70,9 +55,9 @@ def markdown(report: Report) -> str:
     """Return the summary: conclusion, changes, the rest folded; at most 60 kB."""
     rows = named(report.rows())
     changed = by_change([row for row in rows if row.kind in CHANGED])
-    compared = any(row.change is not None for row in rows)
-    full = [_full(row) for row in rows]
-    columns = shown_columns(HEADINGS, [row["cells"] for row in full])
+    compared = any(row.verdict.change is not None for row in rows)
+    cells = [[" ".join(column.texts(row)).strip() for column in SUMMARY] for row in rows]
+    columns = shown_columns(SUMMARY, cells)
     return _fitting(
         {
             "mark": _mark(report, rows),
@@ -80,16 +65,16 @@ def markdown(report: Report) -> str:
             "problems": report.problems[:MOST_PROBLEMS],
             "gate_notes": _gate_notes(report),
             "changed": [_changed(row) for row in changed],
-            "how": how_compared(any(row.in_turns for row in rows)) if compared else "",
-            "mean": mean_in_words((row.change, row.change_low, row.change_high) for row in rows),
+            "how": how_compared(any(row.verdict.in_turns for row in rows)) if compared else "",
+            "mean": mean_in_words(row.verdict for row in rows),
             "groups": group_tables(report, rows),
             "group_headings": GROUP_HEADINGS,
             "profiles": profiles.shown(changed),
-            "noisy": own_noise((row.name, row) for row in rows),
-            "rows": full,
+            "noisy": own_noise((row.name, row.verdict) for row in rows),
+            "rows": [{"name": row.name, "cells": line} for row, line in zip(rows, cells)],
             "columns": columns,
-            "headings": [HEADINGS[index] for index in columns],
-            "shared": shared_line(HEADINGS, [row["cells"] for row in full]),
+            "headings": [SUMMARY[index].heading for index in columns],
+            "shared": shared_line(SUMMARY, cells),
             "all": "The case" if len(rows) == 1 else f"All {len(rows)} cases",
             "started": "" if report.started is None else minute_of(report.started),
             "command": cut_middle(report.command, MOST_COMMAND),
@@ -139,44 +124,21 @@ def _size(text: str) -> int:
 
 
 def _changed(row: CaseRow) -> Dict[str, str]:
-    now = row.throughput if row.now is None else row.now
+    verdict, unit, now = row.verdict, "", row.verdict.now
+    if row.benchmark is not None:
+        unit, now = row.rate.unit, row.rate.median if now is None else now
     return {
         "verdict": f"{MARKS.get(row.kind, '')} {row.kind}".strip(),
         "name": row.name,
-        "before": _rate(row.before, row.unit),
-        "now": _rate(now, row.unit),
-        "change": change_of(row),
+        "before": _rate(verdict.before, unit),
+        "now": _rate(now, unit),
+        "change": change_text(verdict),
         "why": "; ".join(row.reasons),
     }
 
 
-def _full(row: CaseRow) -> Dict[str, Any]:
-    cells = (
-        _rate(row.throughput, row.unit),
-        row.engine,
-        share_text(row.spread),
-        _time(row.p50_ms),
-        _time(row.p99_ms),
-        energy_text(row.energy),
-        compile_text(row.compile, row.compile_seconds),
-        share_text(row.share, 0),
-        change_of(row),
-        row.kind,
-    )
-    return {"name": row.name, "cells": cells}
-
-
-def change_of(row: CaseRow) -> str:
-    """Return the change of a row with its interval; '' if nothing was compared."""
-    return in_words(row.change, row.change_low, row.change_high)
-
-
 def _rate(value: Optional[float], unit: str) -> str:
     return "" if value is None else f"{rate_text(value)} {unit}".strip()
-
-
-def _time(milliseconds: Optional[float]) -> str:
-    return "" if milliseconds is None else time_text(milliseconds / 1000)
 
 
 def _environment(report: Report) -> List[Tuple[str, str]]:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 import statistics
-from typing import Iterable, NamedTuple, Optional, Tuple
+from typing import Iterable, NamedTuple, Optional
 
-from ipubench.plugins.baseline.rows import in_words
+from ipubench.plugins.record.verdict import Verdict, in_words
 
 #: The mean of fewer cases summarises nothing.
 LEAST_CASES = 3
-
-#: A relative change, + is faster, and the ends of its 95% interval.
-Change = Tuple[Optional[float], Optional[float], Optional[float]]
 
 
 class MeanChange(NamedTuple):
@@ -24,14 +21,14 @@ class MeanChange(NamedTuple):
     high: float
 
     @classmethod
-    def of(cls, changes: Iterable[Change]) -> Optional[MeanChange]:
+    def of(cls, verdicts: Iterable[Verdict]) -> Optional[MeanChange]:
         """Return the mean of the changes whose interval is known; None if they are too few.
 
         The errors of different cases are taken as independent.
         """
         logs = [
             [math.log1p(value) for value in (change, low, high)]
-            for change, low, high in changes
+            for change, low, high in ((one.change, one.low, one.high) for one in verdicts)
             if change is not None and low is not None and high is not None and low > -1
         ]
         if len(logs) < LEAST_CASES:
@@ -47,7 +44,7 @@ class MeanChange(NamedTuple):
         return f"geometric mean of {self.cases} cases: {change}"
 
 
-def mean_in_words(changes: Iterable[Change]) -> str:
+def mean_in_words(verdicts: Iterable[Verdict]) -> str:
     """Return the line that shows the mean of changes; '' if they are too few."""
-    found = MeanChange.of(changes)
+    found = MeanChange.of(verdicts)
     return "" if found is None else found.in_words()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Sequence, Tuple
 from urllib.parse import quote
 
 from msgspec import to_builtins
 
 from ipubench.plugins.baseline.case_row import CaseRow, environment, process_rows
+from ipubench.plugins.baseline.columns import CHARTS, COLUMNS, PAGE
 from ipubench.plugins.baseline.rows import (
     Report,
     by_change,
@@ -18,71 +19,20 @@ from ipubench.plugins.baseline.rows import (
     place,
 )
 from ipubench.plugins.baseline.run_facts import BAD, MEASURED
-from ipubench.plugins.record.record import compile_text
 from ipubench.plugins.record.structs import Benchmark, Facts, Json
-from ipubench.plugins.record.text import (
-    distinct_names,
-    energy_text,
-    minute_of,
-    rate_text,
-    share_text,
-    time_text,
-)
+from ipubench.plugins.record.text import distinct_names, minute_of
 from ipubench.plugins.record.verdict import how_compared
 from ipubench.plugins.report import published
 from ipubench.plugins.report.groups import GROUP_HEADINGS, group_tables
-from ipubench.plugins.report.markdown import change_of
 from ipubench.plugins.report.mean_change import mean_in_words
 from ipubench.plugins.report.profiles import shown
 from ipubench.plugins.web.templates import render, script
 
 # Rounds per process; with more, only every n-th is shown, so that the file stays small.
 MOST_ROUNDS = 300
-# Keys of a row that the charts and the filters use.
-CHART_KEYS = (
-    "id",
-    "name",
-    "function",
-    "framework",
-    "mode",
-    "data",
-    "kind",
-    "batch_size",
-    "series",
-    "unit",
-    "throughput",
-    "low",
-    "high",
-    "p50_ms",
-    "p90_ms",
-    "p99_ms",
-    "achieved_flops",
-    "peak_flops",
-    "peak_bytes",
-    "flops_per_item",
-    "weight_bytes_per_item",
-    "change",
-    "change_low",
-    "change_high",
-    "threshold",
-    "load",
-)
+#: Columns of text, aligned to the left.
+LEFT = ("name", "kind")
 FILTERS = (("kind", "Verdict"), ("framework", "Framework"), ("mode", "Mode"), ("data", "Data"))
-# Heading, sort key, whether the column has numbers.
-COLUMNS: Tuple[Tuple[str, str, bool], ...] = (
-    ("case", "name", False),
-    ("change", "change", True),
-    ("before", "before", True),
-    ("throughput", "throughput", True),
-    ("verdict", "kind", False),
-    ("±", "spread", True),
-    ("p50", "p50_ms", True),
-    ("p99", "p99_ms", True),
-    ("J/item", "energy", True),
-    ("compile s", "compile_seconds", True),
-    ("peak", "share", True),
-    ("memory MiB", "host_memory_bytes", True),
-)
 
 
 def page(report: Report) -> str:
@@ -91,12 +41,12 @@ def page(report: Report) -> str:
     kinds = counts(rows)
     values: Dict[str, object] = {
         "headline": conclusion(report, rows),
-        "mean": mean_in_words((row.change, row.change_low, row.change_high) for row in rows),
+        "mean": mean_in_words(row.verdict for row in rows),
         "worst": "bad" if report.ended_badly or any(kind in kinds for kind in BAD) else "good",
         "problems": report.problems,
         "counts": kinds,
         "overview": _overview(report),
-        "how": how_compared(any(row.in_turns for row in rows)),
+        "how": how_compared(any(row.verdict.in_turns for row in rows)),
         "filters": [
             {"key": key, "label": label, "values": values}
             for key, label in FILTERS
@@ -129,11 +79,12 @@ def _columns(rows: Sequence[CaseRow]) -> List[Tuple[str, str, bool]]:
     kinds = {row.kind for row in rows}
     judged = len(kinds) > 1 or any(row.reasons for row in rows)
     judged = judged or (len(rows) == 1 and kinds != {MEASURED})
-    filled = {key for row in rows for key, (text, _) in _cells(row).items() if text}
+    filled = {column.name for column in PAGE for row in rows if column.texts(row)[0]}
+    headings = {"throughput": "now"} if "before" in filled else {}
     return [
-        ("now" if key == "throughput" and "before" in filled else heading, key, number)
-        for heading, key, number in COLUMNS
-        if key in filled or key == "name" or (key == "kind" and judged)
+        (headings.get(one.name, one.heading), one.name, one.name not in LEFT)
+        for one in PAGE
+        if one.name in filled and (one.name != "kind" or judged)
     ]
 
 
@@ -142,11 +93,16 @@ def _charted(rows: Sequence[CaseRow]) -> List[Facts]:
 
     ``panel`` names the chart of a row: its function, plus mode or file if names are not distinct.
     """
-    panels = [row.function + (f", {row.mode}" if row.mode else "") for row in rows]
+    modes = [COLUMNS["mode"].value(row) for row in rows]
+    panels = [row.function + (f", {mode}" if mode else "") for row, mode in zip(rows, modes)]
     owners = [f"{row.file}::{panel}" for row, panel in zip(rows, panels)]
     called = distinct_names(dict(zip(owners, panels)))
     return [
-        {**to_builtins({key: getattr(row, key) for key in CHART_KEYS}), "panel": called[owner]}
+        {
+            **{column.name: column.value(row) for column in CHARTS},
+            "load": to_builtins(row.load),
+            "panel": called[owner],
+        }
         for row, owner in zip(rows, owners)
     ]
 
@@ -179,7 +135,8 @@ def duration(seconds: float) -> str:
 
 def _values(rows: Sequence[CaseRow], key: str) -> List[str]:
     """Return the values that a column can be filtered by."""
-    return sorted({str(getattr(row, key)) for row in rows if getattr(row, key)})
+    values = (COLUMNS[key].value(row) for row in rows)
+    return sorted({str(value) for value in values if value})
 
 
 def _line(row: CaseRow) -> Facts:
@@ -187,48 +144,20 @@ def _line(row: CaseRow) -> Facts:
 
     Verdicts are sorted by importance, not alphabetically.
     """
+    values = {column.name: column.value(row) for column in PAGE}
     return {
-        **{key: getattr(row, key) for key in ("name", "engine", "kind", "reasons")},
+        "name": row.name,
+        "engine": COLUMNS["engine"].texts(row)[0],
+        "kind": row.kind,
+        "reasons": row.reasons,
         "function": "" if row.name.startswith(row.function) else row.function,
-        "link": quote(row.id) if row.throughput is not None else "",
-        "cells": _cells(row),
+        "link": quote(row.id) if row.benchmark is not None else "",
+        "cells": {column.name: column.texts(row) for column in PAGE},
         "sorted_by": {
-            **{key: _sortable(row, key) for _, key, _ in COLUMNS},
+            **{key: "" if value is None else str(value) for key, value in values.items()},
             "kind": str(place(row)[0]),
         },
     }
-
-
-def _cells(row: CaseRow) -> Dict[str, Tuple[str, str]]:
-    """Return the text of each column of figures, and a note in small letters."""
-    change, _, interval = change_of(row).partition(" ")
-    memory = row.host_memory_bytes
-    return {
-        "change": (change, interval),
-        "before": (_rate(row.before), ""),
-        "throughput": (_rate(row.throughput), row.unit or ""),
-        "spread": (share_text(row.spread), ""),
-        "p50_ms": (_time(row.p50_ms), ""),
-        "p99_ms": (_time(row.p99_ms), ""),
-        "energy": (energy_text(row.energy), ""),
-        "compile_seconds": (compile_text(row.compile, row.compile_seconds), ""),
-        "share": (share_text(row.share, 0), ""),
-        "host_memory_bytes": ("" if memory is None else f"{memory / 2**20:,.0f}", ""),
-    }
-
-
-def _rate(value: Optional[float]) -> str:
-    return "" if value is None else rate_text(value)
-
-
-def _time(milliseconds: Optional[float]) -> str:
-    return "" if milliseconds is None else time_text(milliseconds / 1000)
-
-
-def _sortable(row: CaseRow, key: str) -> str:
-    """Return a row's value for sorting a column; empty if the cell has no number."""
-    value = getattr(row, key)
-    return "" if value is None else str(value)
 
 
 def _details(report: Report) -> Facts:

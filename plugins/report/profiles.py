@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import List, NamedTuple, Sequence, Tuple
 
 from ipubench.plugins.baseline.case_row import CaseRow
-from ipubench.plugins.count.show import count_text, grown_text
+from ipubench.plugins.record.count_text import count_text, grown_text
 from ipubench.plugins.record.structs import Profile
 from ipubench.plugins.record.text import percent, short_number
 from ipubench.plugins.record.verdict import REGRESSED

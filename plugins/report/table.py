@@ -2,63 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
-from ipubench.plugins.baseline.rows import interval_text, place
-from ipubench.plugins.count.show import instructions_text
-from ipubench.plugins.gate.shown_throughput import shown_compute, shown_throughput
-from ipubench.plugins.record.record import compile_text, is_timed, joules_per_item, ran_by
+from ipubench.plugins.baseline.case_row import CaseRow
+from ipubench.plugins.baseline.columns import GIVE_WAY, TERMINAL, shared_line, shown_columns
+from ipubench.plugins.baseline.rows import place
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.text import (
     aligned,
     apart_from,
     cut_middle,
     distinct_names,
-    energy_text,
     name_of_test,
-    percent,
-    rate_text,
-    share_text,
-    time_text,
     without_identifier,
 )
-from ipubench.plugins.record.verdict import Verdict
-from ipubench.plugins.report.columns import shared_line, shown_columns
-from ipubench.plugins.report.groups import Ratio, groups_of
+from ipubench.plugins.record.verdict import NO_VERDICT, Verdict
+from ipubench.plugins.report.groups import groups_of
 
-HEADINGS = (
-    "case",
-    "before",
-    "throughput",
-    "ratio",
-    "ratio 95%",
-    "instr",
-    "engine",
-    "±",
-    "p50",
-    "p99",
-    "J/item",
-    "compile s",
-    "peak",
-    "verdict",
-    "change",
-    "interval",
-)
-# A narrow terminal lacks these columns, in this order: the interval if a name would otherwise be
-# cut, the others only if less than NARROWEST_NAME would remain of it.
-FOR_ROOM = (
-    "interval",
-    "compile s",
-    "peak",
-    "p99",
-    "p50",
-    "ratio 95%",
-    "±",
-    "before",
-    "engine",
-    "J/item",
-    "instr",
-)
+HEADINGS = ("case", *(column.heading for column in TERMINAL))
+# The first column gives way if a name would otherwise be cut, the others only if less of it would
+# remain.
 NARROWEST_NAME = 24
 SHORTEST_NAME = 11
 GAPS = (2, 1)  # between columns; the narrow one if a name would otherwise be cut
@@ -81,20 +44,18 @@ def table_rows(benchmarks: Sequence[Benchmark], verdicts: Mapping[str, Verdict])
     groups = groups_of({benchmark.fullname: benchmark for benchmark in benchmarks}, verdicts)
     group_of = {nodeid: group for group in groups for nodeid in group.ratios}
     ratios = {nodeid: ratio for group in groups for nodeid, ratio in group.ratios.items()}
-    blocks: Dict[Tuple[str, str], List[Benchmark]] = {}
-    for benchmark in benchmarks:
-        nodeid, unit = benchmark.fullname, benchmark.record.throughput.unit
-        name = group_of[nodeid].name if nodeid in group_of else without_identifier(nodeid)
-        blocks.setdefault((name, unit), []).append(benchmark)
+    blocks: Dict[Tuple[str, str], List[CaseRow]] = {}
+    for one in benchmarks:
+        name, found = one.fullname, verdicts.get(one.fullname, NO_VERDICT)
+        group, ratio = group_of.get(name), ratios.get(name)
+        row = CaseRow(name, one.record.name, name, one, found, found.kind, ratio=ratio)
+        block = without_identifier(name) if group is None else group.name
+        blocks.setdefault((block, row.rate.unit), []).append(row)
 
-    def worst(benchmark: Benchmark) -> Tuple[int, float]:
-        return place(verdicts.get(benchmark.fullname))
+    def in_block(row: CaseRow) -> Tuple[Tuple[int, float], float]:
+        return place(row), row.ratio.value if row.ratio is not None else 0.0
 
-    def in_block(benchmark: Benchmark) -> Tuple[Tuple[int, float], float]:
-        ratio = ratios.get(benchmark.fullname)
-        return worst(benchmark), 0.0 if ratio is None else ratio.value
-
-    ordered = sorted(blocks.items(), key=lambda block: min(map(worst, block[1])))
+    ordered = sorted(blocks.items(), key=lambda block: min(map(place, block[1])))
     named = {group.name for group in groups}
     headings = distinct_names(
         {name: name if name in named else name_of_test(name) for name, _ in blocks}
@@ -102,45 +63,17 @@ def table_rows(benchmarks: Sequence[Benchmark], verdicts: Mapping[str, Verdict])
     rows = []
     for (name, unit), members in ordered:
         heading = f"{headings[name]} ({unit})"
-        names = distinct_names({one.fullname: one.record.name for one in members})
+        names = distinct_names({one.id: one.name for one in members})
         if [*names.values()] == [headings[name]]:  # its only row would repeat it
-            (only,) = members
-            rows.append(_row(heading, only, verdicts.get(only.fullname)))
+            rows.append(_row(heading, members[0]))
             continue
         rows.append(Row((heading,)))
-        for one in sorted(members, key=in_block):
-            nodeid = one.fullname
-            rows.append(_row(f"  {names[nodeid]}", one, verdicts.get(nodeid), ratios.get(nodeid)))
+        rows += [_row(f"  {names[one.id]}", one) for one in sorted(members, key=in_block)]
     return rows
 
 
-def _row(
-    name: str, benchmark: Benchmark, verdict: Optional[Verdict], ratio: Optional[Ratio] = None
-) -> Row:
-    record = benchmark.record
-    latency, rate = record.latency, shown_throughput(benchmark, verdict)
-    share = shown_compute(benchmark, rate).share
-    kind, timed = "" if verdict is None else verdict.kind, is_timed(record)
-    found = verdict or Verdict("")
-    before, change = found.before, found.change
-    cells = (
-        name,
-        "-" if before is None else rate_text(before),
-        rate_text(rate.median) if timed else "-",
-        *(("-", "-") if ratio is None else ratio.texts),
-        instructions_text(record.instructions, verdict),
-        ran_by(record) or "-",
-        share_text(rate.spread) or "-",
-        time_text(latency.p50_ms / 1000) if timed else "-",
-        time_text(latency.p99_ms / 1000) if timed else "-",
-        energy_text(joules_per_item(record)) or "-",
-        compile_text(record.compile, record.compile_seconds) or "-",
-        "-" if share is None else percent(share, 0),
-        kind or "-",
-        "-" if change is None else percent(change, sign=True),
-        interval_text(found.low, found.high),
-    )
-    return Row(cells, kind)
+def _row(name: str, row: CaseRow) -> Row:
+    return Row((name, *(column.texts(row)[0] or "-" for column in TERMINAL)), row.kind)
 
 
 def layout(rows: Sequence[Row], width: int) -> List[Row]:
@@ -153,11 +86,10 @@ def layout(rows: Sequence[Row], width: int) -> List[Row]:
         return []
     full = [HEADINGS, *(row.cells for row in rows if len(row.cells) > 1)]
     widths = [max(map(len, column)) for column in zip(*full)]
-    for count in range(len(FOR_ROOM) + 1):
-        left_out = FOR_ROOM[:count]
-        shown = [
-            index for index in shown_columns(HEADINGS, full[1:]) if HEADINGS[index] not in left_out
-        ]
+    figures = shown_columns(TERMINAL, [cells[1:] for cells in full[1:]])
+    for count in range(len(GIVE_WAY) + 1):
+        left_out = GIVE_WAY[:count]
+        shown = [0, *(index + 1 for index in figures if TERMINAL[index] not in left_out)]
         rooms = {gap: width - 1 - sum(widths[i] + gap for i in shown[1:]) for gap in GAPS}
         gap = next((gap for gap in GAPS if rooms[gap] >= widths[0]), 0)
         if gap or (left_out and _can_be_cut(full, rooms[GAPS[-1]])):
@@ -178,7 +110,7 @@ def layout(rows: Sequence[Row], width: int) -> List[Row]:
 
 def shared_by(rows: Sequence[Row]) -> str:
     """Return a line with the facts that all cases of a table share, or ''."""
-    return shared_line(HEADINGS, [row.cells for row in rows if len(row.cells) > 1])
+    return shared_line(TERMINAL, [row.cells[1:] for row in rows if len(row.cells) > 1])
 
 
 def _can_be_cut(full: Sequence[Tuple[str, ...]], room: int) -> bool:

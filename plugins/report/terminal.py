@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ipubench.fixtures.case.errors import counted, some_of
 from ipubench.fixtures.case.untrusted import printable
 from ipubench.fixtures.command_line import options_of
-from ipubench.plugins.baseline.rows import CHANGED, change_text, own_noise, reasons_of
+from ipubench.plugins.baseline.rows import CHANGED, own_noise, reasons_of
 from ipubench.plugins.baseline.store import path_text
 from ipubench.plugins.command_line.arguments import all_arguments
 from ipubench.plugins.compare.baseline import missing_cases
@@ -38,6 +38,7 @@ from ipubench.plugins.record.verdict import (
     PASS,
     REGRESSED,
     Verdict,
+    change_text,
 )
 from ipubench.plugins.report import published
 from ipubench.plugins.report.mean_change import mean_in_words
@@ -325,7 +326,7 @@ def gate_lines(run: Run) -> List[Row]:
     counts = ", ".join(f"{len(names)} {kind}" for kind, names in sorted(by_kind.items()))
     text = f"against {against} ({judged_by(run.policy)}): {counts or 'nothing to compare'}"
     lines = [Row(("",)), Row((text,))]
-    mean = mean_in_words((one.change, one.low, one.high) for one in verdicts.values())
+    mean = mean_in_words(verdicts.values())
     lines += [Row((f"  {mean}",))] if mean else []
     for kind in CHANGED:
         found = {nodeid: verdict_text(verdicts[nodeid]) for nodeid in by_kind.get(kind, ())}

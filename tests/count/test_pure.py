@@ -17,13 +17,14 @@ from ipubench.plugins.count.callgrind import functions_of, total_of
 from ipubench.plugins.count.calls import EachCall, Uncountable, count_calls, why_not_alone
 from ipubench.plugins.count.children import ChildError, counts_in_child
 from ipubench.plugins.count.counter import Counter, Functions
-from ipubench.plugins.count.show import count_text, instructions_text
+from ipubench.plugins.record.count_text import count_text, instructions_text
 from ipubench.plugins.record.counts import Counts
 from ipubench.plugins.record.structs import CountedCase
 from ipubench.plugins.record.text import gate_limits
 from ipubench.plugins.record.verdict import (
     IMPROVED,
     INCONCLUSIVE,
+    NO_VERDICT,
     PASS,
     REGRESSED,
     UNJUDGED,
@@ -356,6 +357,6 @@ def test_how_a_count_is_shown() -> None:
     counts = Counts((886_757.0,), "", HOW).for_record()
     verdict = Verdict(PASS, also=[JudgedMetric("instructions", PASS, change=0.0101)])
     assert instructions_text(counts, verdict) == "886.8k +1.01%"
-    assert instructions_text(None, verdict) == "-"
+    assert instructions_text(None, verdict) == ""
     counts = Counts((886_757.0, 888_530.0), "", HOW).for_record()
-    assert instructions_text(counts, None) == "886.8k ±0.2%"
+    assert instructions_text(counts, NO_VERDICT) == "886.8k ±0.2%"

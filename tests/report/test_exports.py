@@ -10,16 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from ipubench.plugins.baseline.case_row import process_rows, row_of
+from ipubench.plugins.baseline.case_row import process_rows
 from ipubench.plugins.baseline.entries import differences
 from ipubench.plugins.baseline.exports import bencher, csv_with_verdicts
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.baseline.show import details, overview
 from ipubench.plugins.gate.shown_throughput import throughput_of
-from ipubench.plugins.record.record import with_processes
+from ipubench.plugins.record.counts import Counts
+from ipubench.plugins.record.record import BY_COUNTS, with_processes
 from ipubench.plugins.record.structs import Record
-from ipubench.plugins.record.text import percent
+from ipubench.plugins.record.text import percent, rate_text, time_text
 from ipubench.plugins.report.files import write
+from ipubench.plugins.report.markdown import markdown
+from ipubench.plugins.report.page import page
 from ipubench.plugins.report.table import HEADINGS, table_rows
 from tests.support.reports import EXPORTS, benchmark, document, verdict
 from tests.support.stored import changed, record_of
@@ -138,7 +141,7 @@ def test_all_files_show_the_deciding_processes_with_their_interval() -> None:
     # The session's first process may have been compared alone.
     alone = {case.fullname: verdict("inconclusive", own.median, processes=1)}
     (one,) = Report(document([case]), alone).rows()
-    assert [getattr(one, key) for key in ("throughput", "low", "high")] == [
+    assert [getattr(one.rate, key) for key in ("median", "low", "high")] == [
         getattr(own, key) for key in ("median", "low", "high")
     ]
     assert f"({low:.2f} to {high:.2f})" in "\n".join(details(case))
@@ -160,9 +163,9 @@ def test_two_processes_decide_together_and_a_disturbed_one_does_not() -> None:
 def test_a_single_round_has_no_interval() -> None:
     case = benchmark("a", rounds=1)
     (row,) = Report(document([case])).rows()
-    assert [getattr(row, key) for key in ("low", "high", "spread")] == 3 * [None]
+    assert [getattr(row.rate, key) for key in ("low", "high", "spread")] == 3 * [None]
     (measures,) = json.loads(bencher([row])).values()
-    assert measures["throughput"] == {"value": row.throughput}
+    assert measures["throughput"] == {"value": row.rate.median}
     (line,) = (one for one in details(case) if "throughput" in one)
     assert line.endswith(" images/s")
 
@@ -174,10 +177,10 @@ def test_pairs_have_no_interval_besides_that_of_their_change(tmp_path: Path) -> 
     pairs = verdict("regressed", own, -0.2, in_turns=True, now=80)
     report = Report(document([case]), {case.fullname: pairs}, outcomes={"b": "failed"})
     row, _ = report.rows()
-    assert row.throughput == 80
-    assert [getattr(row, key) for key in ("low", "high", "mean", "min", "max", "spread")] == 6 * [
-        None
-    ]
+    assert row.rate.median == 80
+    assert [
+        getattr(row.rate, key) for key in ("low", "high", "mean", "min", "max", "spread")
+    ] == 6 * [None]
     write(report, tmp_path)
     metrics = json.loads((tmp_path / "bencher.json").read_text())
     assert metrics[case.fullname]["throughput"] == {"value": 80} and len(metrics) == 1
@@ -185,6 +188,25 @@ def test_pairs_have_no_interval_besides_that_of_their_change(tmp_path: Path) -> 
     assert listed["value"] == 80 and "range" not in listed
     (_, line) = table_rows([case], report.verdicts)
     assert (line.cells[2], line.cells[HEADINGS.index("±")]) == ("80.00", "-")
+
+
+def test_a_case_whose_instructions_are_counted_shows_them_and_no_times() -> None:
+    pytest.importorskip("jinja2", reason="pip install jinja2")
+    counted = {
+        "record.rounds.stopped_by": BY_COUNTS,
+        "record.instructions": Counts((886_757.0,), "", {}).for_record(),
+    }
+    case = changed(benchmark("a", rate=100), counted)
+    report = Report(document([case]))
+    rate, latency = report.rows()[0].rate.median, case.record.latency
+    table = "\n".join(" ".join(row.cells) for row in table_rows([case], {}))
+    for text in (table, markdown(report), page(report).split('id="data"')[0]):
+        assert "886.8k" in text
+        for figure in (
+            rate_text(rate),
+            *map(time_text, (latency.p50_ms / 1e3, latency.p99_ms / 1e3)),
+        ):
+            assert figure not in text
 
 
 def test_other_tools_get_no_result_that_may_be_wrong(tmp_path: Path) -> None:
@@ -203,10 +225,6 @@ def test_other_tools_get_no_result_that_may_be_wrong(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", ["none", "within the command"])
 def test_an_unknown_compile_time_is_not_shown(how: str) -> None:
     case = changed(with_processes(benchmark("a", compile=how)), {"record.first_step_seconds": 0.0})
-    row = row_of(case)
-    assert {getattr(row, f"{part}_seconds") for part in ("build", "compile", "first_step")} == {
-        None
-    }
     (process,) = process_rows(case)
     assert process.compile_seconds is None
     (cells,) = csv.DictReader(io.StringIO(EXPORTS["csv"](document([case]))))

@@ -8,11 +8,12 @@ from typing import Any, List
 import pytest
 from msgspec.structs import replace
 
+from ipubench.plugins.baseline.case_row import Ratio
 from ipubench.plugins.baseline.rows import Report, named
 from ipubench.plugins.record.record import with_processes
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.verdict import Verdict
-from ipubench.plugins.report.groups import GROUP_HEADINGS, Ratio, group_tables, groups_of
+from ipubench.plugins.report.groups import GROUP_HEADINGS, group_tables, groups_of
 from ipubench.plugins.report.markdown import markdown
 from ipubench.plugins.report.page import page
 from ipubench.plugins.report.table import HEADINGS, layout, table_rows
@@ -38,10 +39,10 @@ def ratios(*cases: Benchmark) -> List[List[Any]]:
 def test_a_ratio_is_to_the_fastest_of_the_group_with_the_interval_of_two_processes() -> None:
     ((name, found),) = ratios(case("slow", [0.2] * 9), case("fast", [0.1] * 9))
     assert name == "words" and list(found) == ["fast", "slow"]
-    assert found["fast"] == Ratio(1.0) and found["fast"].texts == ("1.00x", "-")
+    assert found["fast"] == Ratio(1.0) and found["fast"].interval == "-"
     expected = [2.0, 2.0 * math.exp(-ASSUMED), 2.0 * math.exp(ASSUMED)]
     assert [*found["slow"]] == pytest.approx(expected, rel=1e-4)
-    assert found["slow"].texts == ("2.00x", "1.83 to 2.19")
+    assert found["slow"].interval == "1.83 to 2.19"
 
 
 def test_rounds_that_differ_widen_the_interval_of_one_process() -> None:
@@ -113,7 +114,7 @@ def test_reports_have_the_groups() -> None:
     table: Any
     (table,) = group_tables(report, named(report.rows()))
     assert table["heading"] == "words (items/s)"
-    lines = [("fast", "100.0", "1.00x", "-"), ("slow", "50.00", "2.00x", "1.83 to 2.19")]
+    lines = [["fast", "100.0", "1.00x", "-"], ["slow", "50.00", "2.00x", "1.83 to 2.19"]]
     assert table["lines"] == lines
     for text in (page(report), markdown(report)):
         assert all(heading in text for heading in GROUP_HEADINGS) and "2.00x" in text

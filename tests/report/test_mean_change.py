@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
+from typing import Optional
+
 import pytest
 
-from ipubench.plugins.report.mean_change import Change, MeanChange
+from ipubench.plugins.record.verdict import Verdict
+from ipubench.plugins.report.mean_change import MeanChange
 from tests.support.harness import Project
+
+
+def changed(
+    change: Optional[float] = None, low: Optional[float] = None, high: Optional[float] = None
+) -> Verdict:
+    return Verdict("pass", change=change, low=low, high=high)
 
 
 def test_the_mean_is_geometric_and_its_interval_narrows_with_the_cases() -> None:
     """Half and double cancel; of four intervals of a factor of 1.1 the mean's is half as wide."""
-    wide = [(ratio - 1, ratio / 1.1 - 1, ratio * 1.1 - 1) for ratio in (0.5, 2.0, 0.8, 1.25)]
-    found = MeanChange.of([*wide, (None, None, None), (0.3, None, None)])
+    wide = [changed(ratio - 1, ratio / 1.1 - 1, ratio * 1.1 - 1) for ratio in (0.5, 2.0, 0.8, 1.25)]
+    found = MeanChange.of([*wide, changed(), changed(0.3)])
     assert found is not None and found.cases == 4
     assert found.change == pytest.approx(0, abs=1e-12)
     assert (1 + found.low, 1 + found.high) == pytest.approx((1.1**-0.5, 1.1**0.5))
 
 
 def test_an_interval_keeps_its_longer_side() -> None:
-    one: Change = (0.0, -0.19, 0.1)
+    one = changed(0.0, -0.19, 0.1)
     found = MeanChange.of([one] * 9)
     assert found is not None
     assert (1 + found.low, 1 + found.high) == pytest.approx((0.81 ** (1 / 3), 1.1 ** (1 / 3)))
 
 
 def test_two_cases_have_none() -> None:
-    assert MeanChange.of([(0.1, 0.0, 0.2)] * 2) is None
+    assert MeanChange.of([changed(0.1, 0.0, 0.2)] * 2) is None
 
 
 @pytest.mark.slow

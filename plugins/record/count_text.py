@@ -25,18 +25,18 @@ def count_text(value: float) -> str:
     return f"{value:.4g}{PREFIXES[power]}"
 
 
-def instructions_text(found: Optional[Instructions], verdict: Optional[Verdict]) -> str:
+def instructions_text(found: Optional[Instructions], verdict: Verdict) -> str:
     """Return the instructions of a call, with the difference between the processes that counted.
 
-    If they were compared, the change follows. Without a count it is '-'.
+    If they were compared, the change follows. Without a count it is ''.
     """
     counts = Counts.of_record(found)
     if counts is None:
-        return "-"
+        return ""
     if counts.uncountable:
         return UNCOUNTABLE
-    also = verdict.also if verdict is not None else ()
-    changes = [one.change for one in also if one.metric == INSTRUCTIONS and one.change is not None]
+    also = [one.change for one in verdict.also if one.metric == INSTRUCTIONS]
+    changes = [change for change in also if change is not None]
     change = f" {percent(changes[0], 2, sign=True)}" if changes else ""
     spread = f" ±{percent(counts.spread)}" if counts.spread >= LEAST_SPREAD else ""
     return count_text(counts.value) + spread + change
