@@ -92,7 +92,6 @@ def percent(value: float, digits: int = 1, sign: bool = False) -> str:
     return f"{rounded:{'+' if sign else ''}.{digits}f}%"
 
 
-
 def share_text(value: Any, digits: int = 1) -> str:
     """Return a fraction as a percentage; '' for None."""
     return "" if value is None else percent(value, digits)
