@@ -1,4 +1,4 @@
-"""The TFRecord builder: its output, its refusals, and resuming after an interruption."""
+"""The TFRecord builder: its output and its refusals."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ipubench.fixtures.case.errors import DataError
-from ipubench.fixtures.data.build_tfrecords import __main__ as build_tfrecords
 from ipubench.fixtures.data.build_tfrecords import samples as sample_records
 from ipubench.fixtures.data.build_tfrecords import writer
 from ipubench.fixtures.data.build_tfrecords.__main__ import main
@@ -22,7 +20,6 @@ from ipubench.fixtures.data.cache import cache_dir
 from ipubench.fixtures.data.imagenet.shards import find_shards
 from ipubench.fixtures.data.images import samples
 from ipubench.fixtures.data.images.preprocess import as_rgb
-from ipubench.fixtures.machine.locks import locked
 from tests.support.records import fill_the_cache_here, image_tree, smooth
 
 pytestmark = pytest.mark.framework
@@ -114,61 +111,38 @@ def test_other_formats_become_rgb_jpegs(tmp_path: Path) -> None:
     assert encode(str(two)).jpeg == two.read_bytes()
 
 
-def test_an_interrupted_run_is_continued(
-    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_target_appears_when_it_is_complete(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    target, example, done = tmp_path / "target", writer._example, []
+    example, done = writer._example, []
 
     def interrupted(*arguments: Any) -> bytes:
         done.append(1)
         if len(done) == 13:  # with eight images per shard this is in the middle of the second
             raise KeyboardInterrupt
+        assert os.listdir(tmp_path) == ["target.unfinished"]
         return example(*arguments)
 
-    words = (tree / "train", target, "--split=train", "--train-shards=3")
+    words = (tree / "train", tmp_path / "target", "--split=train", "--train-shards=3")
     with monkeypatch.context() as patch:
         patch.setattr(writer, "_example", interrupted)
         assert run(*words) == 130
-    with pytest.raises(DataError, match=r"lacks 2 of its 3 train files"):
-        find_shards(target, "train")
+    assert not os.listdir(tmp_path)
     assert run(*words) == 0
-    assert "2 written, 1 found complete" in capsys.readouterr().out
-    assert run(tree / "train", tmp_path / "whole", *words[2:]) == 0
-    assert contents(target) == contents(tmp_path / "whole")
+    assert os.listdir(tmp_path) == ["target"]
+    again = tmp_path / "again"
+    assert run(words[0], again, *words[2:]) == 0
+    assert contents(again) == contents(tmp_path / "target")
 
 
-def test_a_damaged_shard_is_written_again(
-    tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("name", ["target", "target.unfinished"])
+def test_a_target_that_exists_or_is_being_built_stays(
+    tree: Path, tmp_path: Path, name: str
 ) -> None:
-    words = (tree / "train", tmp_path, "--split=train", "--train-shards=3")
-    assert run(*words) == 0
-    before = contents(tmp_path)
-    (tmp_path / "train-00000-of-00003").unlink()
-    os.truncate(tmp_path / "train-00001-of-00003", 1000)
-    assert run(*words) == 0
-    assert "2 written, 1 found complete" in capsys.readouterr().out
-    assert contents(tmp_path) == before
-
-
-def test_another_source_or_number_of_shards_is_refused(
-    tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    target = tmp_path / "target"
-    assert run(tree / "train", target, "--split=train", "--train-shards=2") == 0
-    before = contents(target)
-    other = image_tree(tmp_path / "other", per_class=7)
-    assert run(other, target, "--split=train", "--train-shards=2") == 4
-    assert "other train images" in capsys.readouterr().err
-    assert run(tree / "train", target, "--split=train", "--train-shards=3") == 4
-    assert "train-00000-of-00002" in capsys.readouterr().err
-    shutil.rmtree(other / "n00")
-    assert run(other, target, "--split=validation") == 4
-    assert "--labels" in capsys.readouterr().err
-    assert contents(target) == before
-    # More files of the same classes may be added, with the existing labels.
-    added = (other, target, "--split=validation", f"--labels={target / 'labels.txt'}")
-    assert run(*added) == 0
-    assert {found["class/label"] for found in records(target, "validation")} == {2, 3}
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "file").touch()
+    assert run(tree / "train", tmp_path / "target", "--split=train") == 4
+    assert [path.name for path in tmp_path.rglob("*")] == [name, "file"]
 
 
 def test_corrupt_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -208,11 +182,10 @@ def test_usage_errors(
     assert not os.listdir(tmp_path)
 
 
-def test_a_target_that_is_in_use_or_cannot_be_created(tree: Path, tmp_path: Path) -> None:
-    with locked(tmp_path / build_tfrecords.LOCK):
-        assert run(tree / "train", tmp_path, "--split=train") == 1
+def test_a_target_that_cannot_be_created(tree: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    assert run(tree / "train", tmp_path / "file" / "target", "--split=train") == 4
+    for target in (tmp_path / "file", tmp_path / "file" / "target", "/"):
+        assert run(tree / "train", target, "--split=train") == 4
 
 
 # ------------------------------------------------------------------ the sample images
