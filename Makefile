@@ -30,7 +30,7 @@ STAMP38 := $(VENV38)/.installed
 VENV26 := .venv26
 STAMP26 := $(VENV26)/.installed
 
-.PHONY: setup bench check test test-avx2 test38 tf26 nightly gate-study fuzz chaos lint docs schema pins format clean
+.PHONY: setup bench check test test-avx2 test38 tf26 nightly gate-study fuzz chaos lint docs pins format clean
 
 setup: $(STAMP)
 
@@ -155,13 +155,10 @@ lint: setup docs
 	$(BIN)/check-jsonschema --builtin-schema=vendor.github-workflows $(WORKFLOWS)
 	$(BIN)/check-jsonschema --builtin-schema=vendor.gitlab-ci --data-transform=gitlab-ci docs/ci/gitlab-*.yml
 
-# The pages of docs/ as a site in site/; a broken link or a page out of the navigation is an error.
+# The pages of docs/ as a site in site/, with the JSON schema of baselines; a broken link or a page
+# out of the navigation is an error.
 docs: setup
 	$(BIN)/mkdocs build --strict
-
-# The JSON schema of baselines, after a change of the types in plugins/record/structs.py.
-schema: setup
-	$(BIN)/python -m scripts.schema
 
 # The pinned versions and the hashes of their files. ALSO=WHEEL is PyTorch's build for CPUs, which is
 # not on the package index; UPGRADE=1 takes the newest versions.

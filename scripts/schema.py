@@ -1,7 +1,13 @@
-"""Write the JSON schema of baselines and reports, which their types are: `make schema`."""
+"""Write the JSON schema of baselines and reports, which are types of ours.
+
+    python -m scripts.schema FILE
+
+The documentation's build writes it too (scripts/docs_site.py).
+"""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any, Dict
 
@@ -9,8 +15,6 @@ import msgspec
 
 from ipubench.plugins.baseline.format import Document
 from ipubench.plugins.record.files import write_json
-
-SCHEMA = Path(__file__).resolve().parents[1] / "plugins" / "baseline" / "schema.json"
 
 
 def schema() -> Dict[str, Any]:
@@ -23,4 +27,4 @@ def schema() -> Dict[str, Any]:
 
 
 if __name__ == "__main__":
-    write_json(SCHEMA, schema())
+    write_json(Path(sys.argv[1]), schema())

@@ -31,7 +31,6 @@ DATA_FILES = {
     "ipubench/bench_inference/triton.yml",
     "ipubench/bench_training/application.yml",
     "ipubench/bench_training/configs.yml",
-    "ipubench/plugins/baseline/schema.json",
     "ipubench/plugins/web/page.html",
 }
 COLLECT = """\
