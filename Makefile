@@ -109,12 +109,11 @@ LOADS := one two one-on-off two-on-off
 gate-study: setup
 	mkdir -p $(dir $(POOL)) $(dir $(PAIRS))
 	$(BIN)/python -m scripts.gate_study.collect --pool=$(POOL) $(if $(QUICK),--cases=4 --passes=13 --seconds=540,--passes=40)
-	$(BIN)/python -m scripts.gate_study.study --pool=$(POOL) $(if $(QUICK),--processes=5 --cap=4,)
 	for load in $(LOADS); do \
 		$(BIN)/python -m scripts.gate_study.collect --pool=$(POOL) --load=$$load --cases=4 \
 			$(if $(QUICK),--passes=10 --seconds=120,--passes=40) || exit 1; \
 	done
-	$(BIN)/python -m scripts.gate_study.beside_others --pool=$(POOL) $(if $(QUICK),--processes=5 --cap=4,)
+	$(BIN)/python -m scripts.gate_study.study --pool=$(POOL) $(if $(QUICK),--processes=5 --cap=4,)
 	for load in quiet $(LOADS); do \
 		$(BIN)/python -m scripts.gate_study.collect_pairs --pool=$(PAIRS) --load=$$load \
 			$(if $(QUICK),--cases=4 --passes=6 --seconds=240,--passes=40) || exit 1; \
@@ -138,6 +137,7 @@ nightly: setup
 	$(QUIETLY) $(BIN)/python -m pytest tests/nightly $(WORKERS)
 	$(MAKE) fuzz chaos tf26
 	$(BIN)/python -m scripts.compare_peers
+	$(BIN)/python -m pytest scripts/bench_overhead.py --budget=0.4
 	$(MAKE) gate-study
 
 # What Python 3.8 has not. Types are not looked at: nothing evaluates annotations.

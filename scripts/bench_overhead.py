@@ -1,19 +1,29 @@
-"""Compare the reported throughput with a bare loop around the same work.
+"""What the plugin costs: in throughput, and in a project whose tests measure nothing.
 
     pytest scripts/bench_overhead.py --budget=0.4
+    pytest scripts/bench_overhead.py -k project
 
 Each repeat measures a case twice in one process, with the meter and with a loop written here, over
 the same weights and buffers. A canary runs before each round in both. PyTorch and ONNX Runtime run
 the same compiled code in both; for TensorFlow the bare loop is another tf.function around the work
 of a batch. At the end, the median ratio reported / bare is printed for each case.
+
+`bench_project` collects the tests of an empty project with pytest alone, with pytest-benchmark, and
+with the plugin too, and runs as many benchmarks with --benchmark-disable. It prints the least CPU
+time of each and its ratio to pytest-benchmark's.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import os
+import resource
 import statistics
+import subprocess
+import sys
 import time
-from typing import Any, Callable, Dict, Iterator, List
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Sequence
 
 import pytest
 
@@ -29,6 +39,15 @@ KERNELS = kernel_cases()
 FUNCTIONS = {config.name: function for config, function in KERNELS}
 REPEATS = 20
 ROUND_SECONDS = 0.1
+ROOT = Path(__file__).resolve().parents[1]
+BENCHMARK = ("-p", "pytest_benchmark.plugin")
+#: How pytest runs an empty project.
+SIDES = {
+    "pytest": ("-p", "no:benchmark"),
+    "pytest-benchmark": BENCHMARK,
+    "ipubench": (*BENCHMARK, "-p", "ipubench"),
+}
+PROJECT_TESTS, PROJECT_TURNS = 550, 7
 
 
 class Prepared(Step):
@@ -223,3 +242,50 @@ def onnx_loop(step: Any) -> Callable[[int], object]:
                 del values
 
     return train_or_infer
+
+
+@pytest.mark.parametrize(
+    ("test", "words", "sides"),
+    [
+        ("def test_{}():\n    pass\n", ("--collect-only",), list(SIDES)),
+        (
+            "def test_{}(benchmark):\n    benchmark(len, ())\n",
+            ("--benchmark-disable",),
+            ["pytest-benchmark", "ipubench"],
+        ),
+    ],
+    ids=["collected", "disabled"],
+)
+def bench_project(
+    test: str,
+    words: Sequence[str],
+    sides: List[str],
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> None:
+    for number in range(0, PROJECT_TESTS, 50):
+        tests = "\n".join(test.format(one) for one in range(50))
+        (tmp_path / f"test_{number}.py").write_text(tests, encoding="utf-8")
+    found: Dict[str, List[float]] = {side: [] for side in sides}
+    for _ in range(PROJECT_TURNS):
+        for side, seconds in found.items():
+            seconds.append(cpu_seconds(tmp_path, *SIDES[side], *words))
+    base = min(found["pytest-benchmark"])
+    with uncaptured(request.config):
+        for side, seconds in found.items():
+            print(f"\n  {side:<17} {min(seconds):6.3f} s  {min(seconds) / base:.2f}", end="")
+
+
+def cpu_seconds(folder: Path, *words: str) -> float:
+    """Return the CPU time of a run of pytest in a folder."""
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT)}
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words],
+        cwd=str(folder),
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        check=True,
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

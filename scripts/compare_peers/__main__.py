@@ -25,10 +25,19 @@ from typing import Dict, Iterator, List, Optional, Sequence
 
 from ipubench.fixtures.machine.files import IMPORT_ROOT
 from ipubench.plugins.record.text import Parser, duration
-from scripts.compare_peers import levels, tables
-from scripts.compare_peers.case import PRECISIONS, Row, named
-from scripts.compare_peers.families import FAMILIES, USUAL
-from scripts.compare_peers.worker import Job
+from scripts.compare_peers import tables
+from scripts.compare_peers.case import (
+    LEVELS,
+    NATIVE,
+    PRECISIONS,
+    Row,
+    describe,
+    environment_of,
+    missing,
+    named,
+    topology_at,
+)
+from scripts.compare_peers.worker import FAMILIES, USUAL, Job
 
 WORKER = [sys.executable, "-m", "scripts.compare_peers.worker"]
 
@@ -43,8 +52,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         print("\n".join(f"{family}: {name}" for family in cases for name in cases[family]))
         return 0
     sections = []
-    chosen = options.level if options.device == "cpu" else levels.NATIVE
-    for level in levels.CHOICES[chosen]:
+    chosen = options.level if options.device == "cpu" else NATIVE
+    for level in LEVELS[chosen]:
         for family, names in cases.items():
             job = Job(
                 family,
@@ -87,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--list", action="store_true", help="show the chosen cases and end")
     parser.add_argument(
-        "--level", choices=levels.CHOICES, default="both", help="instruction sets; both by default"
+        "--level", choices=LEVELS, default="both", help="instruction sets; both by default"
     )
     parser.add_argument("--seconds", type=duration, default=4.0, help="of rounds for each case: 4s")
     parser.add_argument("--precision", choices=PRECISIONS, default="16.16")
@@ -132,8 +141,8 @@ def _cases(
 
 def section(job: Job) -> tables.Section:
     """Measure one group at one level; progress goes to standard error."""
-    family, topology = FAMILIES[job.family], levels.topology_at(job.level)
-    reason = levels.missing(job.level, levels.topology_at(levels.NATIVE))
+    family, topology = FAMILIES[job.family], topology_at(job.level)
+    reason = missing(job.level, topology_at(NATIVE))
     if reason:
         rows = [Row(job.family, job.level, reason=reason)]
     else:
@@ -143,7 +152,7 @@ def section(job: Job) -> tables.Section:
             result = row.reason or tables.ratio_text(row.ratio or 0)
             print(f"{job.family}, {job.level}: {row.case} {row.peer} {result}", file=sys.stderr)
     gpu = next((row.machine for row in rows if row.machine), "")
-    machine = gpu or f"{job.level}, {levels.describe(topology)}"
+    machine = gpu or f"{job.level}, {describe(topology)}"
     return tables.Section(family.title, machine, family.unit, rows)
 
 
@@ -153,7 +162,7 @@ def measured(job: Job, command: Sequence[str] = WORKER) -> Iterator[Row]:
         worker = subprocess.Popen(
             [*command, json.dumps(dataclasses.asdict(job))],
             cwd=str(IMPORT_ROOT),
-            env=levels.environment_of(job.level),
+            env=environment_of(job.level),
             stdout=subprocess.PIPE,
             stderr=errors,
             universal_newlines=True,

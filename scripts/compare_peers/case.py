@@ -1,18 +1,33 @@
-"""The types of a comparison: programs, cases, groups of cases, and result rows."""
+"""The types of a comparison: programs, cases, groups of cases, result rows, instruction sets.
+
+A level is an instruction set: the machine's own, and AVX2, which frameworks imitate. They read the
+variables that limit them at import, so a level is the environment of a new process.
+"""
 
 from __future__ import annotations
 
+import os
+import platform
+import re
+import shlex
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Callable, List, Mapping, Optional, Sequence
+from pathlib import Path
+from typing import Callable, Dict, List, Mapping, Optional, Sequence
 
 from ipubench.fixtures.devices.base import Device
+from ipubench.fixtures.machine.files import IMPORT_ROOT
+from ipubench.fixtures.machine.processor import ISA_FLAGS, Topology, read_topology
 from ipubench.fixtures.runtimes.shared import compute_dtype
-from scripts.compare_peers import levels
 
 #: Runs a number of batches and returns when they are done.
 Program = Callable[[int], object]
 PRECISIONS = ("16.16", "16.32", "32.32")
+NATIVE, AVX2 = "native", "avx2"
+#: The levels that each value of ``--level`` stands for.
+LEVELS = {NATIVE: (NATIVE,), AVX2: (AVX2,), "both": (NATIVE, AVX2)}
+# The project's tests use the same variables.
+MAKEFILE = IMPORT_ROOT / "Makefile"
 
 
 class NotMeasured(Exception):
@@ -35,7 +50,7 @@ class Conditions:
 
     device: Device
     precision: str  # one of PRECISIONS
-    level: str  # a key of levels.py
+    level: str  # NATIVE or AVX2
     own: bool = False  # also measure the suite's other engines and forms
 
     @property
@@ -50,7 +65,7 @@ class Conditions:
 
     def require_onnxruntime_level(self) -> None:
         """Raise NotMeasured if ONNX Runtime would use other instructions than its peers."""
-        if self.level != levels.NATIVE:
+        if self.level != NATIVE:
             raise NotMeasured("no variable limits the instructions of ONNX Runtime")
 
 
@@ -119,3 +134,39 @@ def named(names: Sequence[str], parts: Sequence[str], usual: Sequence[str]) -> L
     if not parts:
         return [name for name in names if name in usual]
     return [name for name in names if parts == ["all"] or any(part in name for part in parts)]
+
+
+def avx2_variables(makefile: Path = MAKEFILE) -> Dict[str, str]:
+    """Return the variables that limit frameworks to AVX2, with their values."""
+    text = makefile.read_text(encoding="utf-8").replace("\\\n", " ")
+    found = re.search(r"^AS_AVX2 := (.*)$", text, re.MULTILINE)
+    if found is None:
+        raise ValueError(f"{makefile} has no line AS_AVX2")
+    return dict(word.split("=", 1) for word in shlex.split(found[1]))
+
+
+def environment_of(level: str, environ: Mapping[str, str] = os.environ) -> Dict[str, str]:
+    """Return the environment of a process at a level."""
+    return {**environ, **(avx2_variables() if level == AVX2 else {})}
+
+
+def missing(level: str, topology: Topology) -> str:
+    """Return why a machine cannot run at a level; "" if it can."""
+    if level == NATIVE:
+        return ""
+    if "avx2" not in topology.flags:
+        return f"this machine ({platform.machine()}) has no AVX2"
+    if topology.flags[-1] == "avx2":
+        return "AVX2 is this machine's own level, which the rows of native show"
+    return ""
+
+
+def describe(topology: Topology) -> str:
+    """Describe a processor: its model, best instruction set and number of threads."""
+    best = topology.flags[-1] if topology.flags else f"below {ISA_FLAGS[0]}"
+    return f"{topology.model}, {best}, {len(topology.cores)} threads"
+
+
+def topology_at(level: str) -> Topology:
+    """Return this machine as frameworks see it at a level."""
+    return read_topology(environ=environment_of(level))

@@ -15,9 +15,9 @@ from typing import Any, List
 
 from ipubench.bench_inference.bench_triton import HOST, TritonClassifier
 from ipubench.fixtures.data.images.feed import ImageFeed
+from ipubench.fixtures.servers.triton.repository import INPUT, OUTPUT
 from ipubench.fixtures.servers.triton.runtime import TritonRuntime
 from scripts.compare_peers.case import Case, Conditions, Family, Program, repeated
-from scripts.triton_request import infer_request
 
 CLIENTS = (1, 4, 8)
 WAYS = ("sync", "async")
@@ -126,3 +126,15 @@ class Other:
     def _together(self, call: Any) -> None:
         for answer in [call.future(self._request) for _ in range(self._each)]:
             answer.result()
+
+
+def infer_request(model: str, images: Any) -> Any:
+    """Return the gRPC message that asks a model for the classes of ``images``."""
+    from tritonclient.grpc import service_pb2
+
+    request = service_pb2.ModelInferRequest(model_name=model)
+    tensor = request.inputs.add(name=INPUT, datatype="UINT8")
+    tensor.shape.extend(images.shape)
+    request.outputs.add(name=OUTPUT)
+    request.raw_input_contents.append(images.tobytes())
+    return request

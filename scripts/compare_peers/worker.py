@@ -14,14 +14,30 @@ import sys
 import warnings
 from dataclasses import dataclass
 from statistics import median
-from typing import Callable, Dict, Iterator, List, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Sequence, Tuple, Type
 
 from ipubench.fixtures import devices
 from ipubench.plugins.record.host_process import end_with_parent
 from ipubench.plugins.run.conditions import tune_allocator
 from scripts.compare_peers.case import Case, Conditions, Family, Program, Row
-from scripts.compare_peers.families import FAMILIES
+from scripts.compare_peers.popart_graphs import PopartGraphs
 from scripts.compare_peers.rounds import alternate, paired_ratio
+from scripts.compare_peers.serving import Serving
+from scripts.compare_peers.tensorflow_cnn import TensorFlowInference, TensorFlowTraining
+from scripts.compare_peers.tensorflow_kernels import TensorFlowKernels
+from scripts.compare_peers.torch_cnn import TorchCnn
+
+#: The groups of cases by their ``--families`` name, in running order.
+FAMILIES: Dict[str, Type[Family]] = {
+    "torch": TorchCnn,
+    "tensorflow": TensorFlowInference,
+    "training": TensorFlowTraining,
+    "kernels": TensorFlowKernels,
+    "popart": PopartGraphs,
+    "serving": Serving,
+}
+#: Runs only on request: it starts a server and its clients.
+USUAL = tuple(name for name in FAMILIES if name != "serving")
 
 OURS = "ours"
 

@@ -32,7 +32,7 @@ from scripts.gate_study.pool import (
     pools_given,
     short_name,
 )
-from scripts.gate_study.tally import Tally, sum_of
+from scripts.gate_study.study import Tally, sum_of
 from scripts.markdown_table import markdown_table
 
 TIME, CPU = "time", "CPU time"

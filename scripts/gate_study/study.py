@@ -6,15 +6,20 @@ Each trial draws a baseline and a candidate from the pool of fresh processes (co
 consecutive processes. The suite's own gate judges them, with as many fresh processes as it asks
 for. The table also has the verdict of pytest-benchmark's `--benchmark-compare-fail` on the first
 process of the same baseline and the same candidate.
+
+If the pool also has processes next to other programs (collect.py --load=...), a last table judges
+with other programs during the baseline, the gate, or both. Two verdicts are wrong: *slower* for
+equal code, and *passed* for code that is 10% slower.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 import statistics
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import msgspec
 
@@ -23,10 +28,11 @@ from ipubench.plugins.gate.metric_verdict import log_cost
 from ipubench.plugins.record.record import THROUGHPUT, sample_of, with_processes
 from ipubench.plugins.record.structs import Benchmark, Canary, Contention
 from ipubench.plugins.record.text import Parser
-from ipubench.plugins.record.verdict import PASS, REGRESSED
+from ipubench.plugins.record.verdict import INCONCLUSIVE, PASS, REGRESSED
 from scripts.gate_study.drive import judged
 from scripts.gate_study.pool import (
     EQUAL,
+    MUCH_SLOWER,
     SHOWN,
     SLOWDOWNS,
     Pool,
@@ -34,7 +40,6 @@ from scripts.gate_study.pool import (
     pools_given,
     short_name,
 )
-from scripts.gate_study.tally import Tally, sum_of
 from scripts.markdown_table import markdown_row, markdown_table
 from tests.support.stored import a_benchmark
 
@@ -49,6 +54,95 @@ COMPARE_FAIL_THRESHOLD = 0.05
 CANARY = "arithmetic"
 #: The number of baselines per case; the table shows the median.
 STATED = 50
+#: The columns of wrong verdicts and of the trials that they are out of.
+WRONG_ANSWERS = (
+    "equal called slower",
+    "10% slower passed",
+    "equal decided",
+    "10% slower decided",
+)
+#: 95%, two-sided.
+NORMAL_QUANTILE = 1.96
+
+
+@dataclass
+class Tally:
+    """Counts of trials, and the least number of independent trials they are worth."""
+
+    trials: int = 0
+    regressed: int = 0
+    inconclusive: int = 0
+    processes: int = 0
+    independent: float = 0.0
+
+    def count(self, kind: str, processes: int = 0) -> None:
+        """Count a trial with this verdict, which took this many processes."""
+        self.trials += 1
+        self.regressed += kind == REGRESSED
+        self.inconclusive += kind == INCONCLUSIVE
+        self.processes += processes
+
+    @property
+    def each(self) -> float:
+        """How many processes a trial took on average."""
+        return self.processes / self.trials
+
+    @property
+    def open_share(self) -> str:
+        """The share of inconclusive trials as text."""
+        return f"{self.inconclusive / self.trials:.0%}"
+
+    @property
+    def decided_share(self) -> str:
+        """The share of decided trials as text."""
+        return f"{1 - self.inconclusive / self.trials:.0%}"
+
+    @property
+    def slower_share(self) -> str:
+        """The share of *slower* verdicts, with its interval."""
+        return share_text(self.regressed, self.trials, self.independent)
+
+    @property
+    def passed_share(self) -> str:
+        """The share of trials that were decided and not called slower, with its interval."""
+        passed = self.trials - self.regressed - self.inconclusive
+        return share_text(passed, self.trials, self.independent)
+
+
+def sum_of(tallies: Iterable[Tally]) -> Tally:
+    """Return the sum of tallies."""
+    total = Tally()
+    for tally in tallies:
+        total.trials += tally.trials
+        total.regressed += tally.regressed
+        total.inconclusive += tally.inconclusive
+        total.processes += tally.processes
+        total.independent += tally.independent
+    return total
+
+
+def wrong_answers(equal: Tally, slower: Tally) -> List[str]:
+    """Return the cells of WRONG_ANSWERS: for equal code and for code that is 10% slower."""
+    return [
+        equal.slower_share,
+        slower.passed_share,
+        equal.decided_share,
+        slower.decided_share,
+    ]
+
+
+def share_text(count: int, trials: int, independent: float) -> str:
+    """Return a share of trials with its interval."""
+    low, high = wilson(count / trials, independent)
+    return f"{count / trials:.1%} ({low:.0%}-{high:.0%})"
+
+
+def wilson(share: float, independent: float) -> Tuple[float, float]:
+    """Return Wilson's 95% interval of a share of ``independent`` trials."""
+    z, p, n = NORMAL_QUANTILE, share, independent
+    middle = (p + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 @dataclass(frozen=True)
@@ -182,6 +276,37 @@ def _costs(lines: List[Dict[str, Any]], level: str) -> List[float]:
     return [cost for cost in costs if cost is not None]
 
 
+def studies_of(pools: Dict[str, Pool], setting: Setting) -> Dict[str, Dict[str, Study]]:
+    """Return load -> case -> its study, for the quiet machine's cases with enough processes."""
+    return {
+        load: {
+            case: Study(lines, setting)
+            for case, lines in pool.items()
+            if len(lines) >= setting.least and case in pools["quiet"]
+        }
+        for load, pool in pools.items()
+    }
+
+
+def conditions(loads: List[str]) -> List[Tuple[str, str]]:
+    """Return (load of the baseline, load of the gate) for every row."""
+    found = [("quiet", "quiet")]
+    for load in loads:
+        found += [("quiet", load), (load, "quiet"), (load, load)]
+    return found
+
+
+def row(before: Dict[str, Study], now: Dict[str, Study], trials: int) -> List[str]:
+    """Return the cells of one condition over all cases that both pools have."""
+    generator = random.Random(0)  # noqa: S311  draws
+    found = []
+    for case in sorted(set(before) & set(now)):
+        other = None if before is now else now[case]
+        levels = (EQUAL, MUCH_SLOWER)
+        found.append([before[case].run(one, trials, generator, other)["gate"] for one in levels])
+    return wrong_answers(*map(sum_of, zip(*found)))
+
+
 def main() -> None:
     """Run the simulations and print the tables in Markdown."""
     parser = Parser(description=(__doc__ or "").splitlines()[0])
@@ -191,6 +316,8 @@ def main() -> None:
     setting = Setting(options.gate / 100, options.processes, options.cap, options.cases)
     pools = pools_given(parser, options.pool, "quiet", setting.least)
     report(pools["quiet"], setting, options.trials)
+    if len(pools) > 1:
+        report_beside_others(pools, dataclasses.replace(setting, cases=1), options.trials)
 
 
 def report(pool: Pool, setting: Setting, trials: int) -> None:
@@ -222,6 +349,15 @@ def report(pool: Pool, setting: Setting, trials: int) -> None:
         statistics.median(slowdown(lines, level) for lines in pool.values()) for level in SLOWDOWNS
     ]
     print(markdown_row(["what the extra work cost", *(f"{value:.1%}" for value in real)]))
+
+
+def report_beside_others(pools: Dict[str, Pool], setting: Setting, trials: int) -> None:
+    """Print the shares of wrong verdicts under every load of the pools."""
+    studies = studies_of(pools, setting)
+    print(f"\n{setting}; {trials} trials for each case and cell\n")
+    print(markdown_table(["baseline", "gate", *WRONG_ANSWERS], []))
+    for before, now in conditions([load for load in studies if load != "quiet" and studies[load]]):
+        print(markdown_row([before, now, *row(studies[before], studies[now], trials)]))
 
 
 if __name__ == "__main__":

@@ -10,11 +10,10 @@ from typing import Any, Dict, List, Set
 import pytest
 
 from ipubench.plugins.record.text import Parser
-from scripts.gate_study import beside_others
+from scripts.gate_study import study
 from scripts.gate_study.neighbours import LOADS, Load, neighbours
 from scripts.gate_study.pool import SLOWDOWNS, pools_given, pools_of
-from scripts.gate_study.study import Setting
-from scripts.gate_study.tally import wilson
+from scripts.gate_study.study import Setting, wilson
 from tests.machine.test_process import wait_until_gone
 
 SETTING = Setting(threshold=0.02, processes=5, cap=4, cases=1)
@@ -47,11 +46,11 @@ def pool(tmp_path: Path) -> Path:
 
 
 def test_only_wrong_verdicts_are_counted_as_wrong(pool: Path) -> None:
-    studies = beside_others.studies_of(pools_of(pool), SETTING)
+    studies = study.studies_of(pools_of(pool), SETTING)
     assert [load for load, found in studies.items() if found] == ["quiet", "one"]
     found: Dict[str, List[str]] = {}
-    for before, now in beside_others.conditions(["one"]):
-        found[f"{before}, {now}"] = beside_others.row(studies[before], studies[now], 50)
+    for before, now in study.conditions(["one"]):
+        found[f"{before}, {now}"] = study.row(studies[before], studies[now], 50)
     assert list(found) == ["quiet, quiet", "quiet, one", "one, quiet", "one, one"]
     for name, (false_alarms, missed, equal, slower) in found.items():
         assert false_alarms.startswith("0.0%") and missed.startswith("0.0%")

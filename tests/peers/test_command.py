@@ -9,12 +9,19 @@ import pytest
 
 from ipubench.fixtures.machine.processor import Topology, allowed_isa
 from scripts.compare_peers import __main__ as command
-from scripts.compare_peers import levels
-from scripts.compare_peers.case import Case, Family, NotMeasured, Row
-from scripts.compare_peers.families import FAMILIES
-from scripts.compare_peers.worker import OURS, Job, built, rows_of
+from scripts.compare_peers.case import (
+    AVX2,
+    NATIVE,
+    Case,
+    Family,
+    NotMeasured,
+    Row,
+    environment_of,
+    missing,
+)
+from scripts.compare_peers.worker import FAMILIES, OURS, Job, built, rows_of
 
-JOB = Job("popart", levels.NATIVE, "32.32", 0.01, ["case"], False)
+JOB = Job("popart", NATIVE, "32.32", 0.01, ["case"], False)
 
 
 def topology(*flags: str) -> Topology:
@@ -50,19 +57,19 @@ def test_an_argument_that_matches_nothing_ends_the_command(words: List[str]) -> 
 
 
 def test_the_lower_level_has_the_makefiles_variables() -> None:
-    environment = levels.environment_of(levels.AVX2, {"HOME": "/home", "XLA_FLAGS": "--other"})
+    environment = environment_of(AVX2, {"HOME": "/home", "XLA_FLAGS": "--other"})
     assert allowed_isa(environment) == ("avx2",)
     flags = environment["XLA_FLAGS"].split()
     assert flags == ["--xla_cpu_max_isa=AVX2", "--xla_cpu_experimental_ynn_fusion_type="]
     assert environment["HOME"] == "/home"
-    assert levels.environment_of(levels.NATIVE, {"HOME": "/home"}) == {"HOME": "/home"}
+    assert environment_of(NATIVE, {"HOME": "/home"}) == {"HOME": "/home"}
 
 
 def test_a_level_that_the_machine_cannot_imitate_has_a_reason() -> None:
-    assert "has no AVX2" in levels.missing(levels.AVX2, topology())
-    assert "this machine's own level" in levels.missing(levels.AVX2, topology("avx2"))
-    assert levels.missing(levels.AVX2, topology("avx2", "avx512f")) == ""
-    assert levels.missing(levels.NATIVE, topology()) == ""
+    assert "has no AVX2" in missing(AVX2, topology())
+    assert "this machine's own level" in missing(AVX2, topology("avx2"))
+    assert missing(AVX2, topology("avx2", "avx512f")) == ""
+    assert missing(NATIVE, topology()) == ""
 
 
 def test_a_failing_worker_leaves_its_rows_and_a_reason() -> None:

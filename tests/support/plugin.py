@@ -17,6 +17,7 @@ from hypothesis import settings
 from ipubench.fixtures.machine import onednn
 from ipubench.fixtures.machine.packages import version_of
 from ipubench.fixtures.machine.processor import CPUINFO, flags_of
+from tests.support import fake_device  # noqa: F401  registers the kind
 from tests.support.harness import Project, SuiteServer
 from tests.support.own_project import OwnProject
 from tests.support.repository import Repository
