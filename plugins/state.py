@@ -52,7 +52,7 @@ class Run(Recording):
     #: The line of the running case. It shows nothing before pytest has a terminal.
     progress: Progress = field(init=False)
     bounds: Bounds = field(init=False)
-    #: The share of --gate-time for each case's fresh processes.
+    #: What is left of --gate-time.
     gate_time: GateTime = field(default_factory=GateTime)
     #: What the run is compared with, and how much a case may lose.
     baseline: Optional[Comparison] = None

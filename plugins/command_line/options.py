@@ -303,14 +303,14 @@ def _add_comparisons(group: Section) -> None:
         type=whole_number(1),
         default=16,
         metavar="N",
-        help="the most fresh processes that measure a suspected case again (16)",
+        help="the most fresh processes of a case, or with --against the most pairs of them (16)",
     )
     group.addoption(
         "--gate-time",
         type=duration,
         metavar="DURATION",
-        help="time limit for the fresh processes of all cases, such as 5min; cases that are "
-        "undecided then are inconclusive",
+        help="time limit for the fresh processes and pairs of all cases, such as 5min; cases that "
+        "are undecided then are inconclusive",
     )
     group.addoption(
         "--gate-policy",

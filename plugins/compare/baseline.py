@@ -150,8 +150,8 @@ def _most_processes(run: Run, cases: int, judged: int) -> List[str]:
         processes = counted(wanted - 1, "fresh process", "fresh processes")
         parts.append(f"{processes} for each of {counted(cases, 'case')}")
     if judged:
-        looking = f"{counted(judged, 'case')} that looks slower"
         most = max(option.gate_cap, LEAST_FRESH)
+        looking = f"{counted(judged, 'case')} if it looks slower"
         parts.append(f"up to {most} fresh processes for each of {looking}")
     limit = option.gate_time
     time = "" if limit is None else f": {rough_duration(limit)} at most"

@@ -20,7 +20,8 @@ from ipubench.plugins.record.text import percent
 #: A new baseline is described for a gate with this threshold.
 USUAL_GATE = 0.02
 MORE_OR_QUIETER = (
-    "measure more --processes on a quiet machine, or use --against, which alternates both"
+    "measure more --processes on a quiet machine, or use --against, which measures both sides in "
+    "turns"
 )
 
 

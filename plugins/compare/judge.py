@@ -1,7 +1,7 @@
 """Judges each case at the end of its test's call.
 
-The meter leaves its measurements in the test's state. This module measures the case in more
-processes if needed, then compares it with the baseline or another environment.
+The meter leaves its measurements in the test's state. If nothing has compared the case before its
+test (plugins/compare/other_side.py), it is measured here in as many processes as it needs.
 """
 
 from __future__ import annotations

@@ -34,16 +34,16 @@ class OpenCase:
         name: str,
         release: Callable[[], None] = lambda: None,
     ) -> None:
-        """``name``: a test may have several cases. ``release`` frees what a process needs."""
+        """``name``: a test may have several cases. ``release`` frees what another process needs."""
         self.run, self.item, self.name, self.release = run, item, name, release
         case = case_of(item)
         self.shown = case.id if case is not None and name == item.nodeid else name
         self.verdict: Optional[Verdict] = None
         #: Why a process of this side could not measure it.
         self.error: Optional[FreshError] = None
-        #: Whether the run cannot decide before its test runs: nothing was measured under its name.
+        #: Whether its test must run first, because pairs measured nothing under its name.
         self.left = False
-        #: Whether another case in its processes has imported what is not the other side's.
+        #: Whether it has pairs of its own, because a case in its pair imported another checkout.
         self.apart = False
         against = run.against
         #: Why its rounds cannot alternate with those of the other side, or ''.
@@ -109,7 +109,7 @@ class OpenCase:
             self.left = True
 
     def fails(self, error: FreshError) -> None:
-        """Note that a process could not measure it; elsewhere, it then cannot be compared."""
+        """Note that a process could not measure it; one elsewhere leaves nothing to compare."""
         if error.elsewhere and error.why == NO_SUCH_CASE:
             self.verdict = Verdict(NEW)
         elif error.elsewhere:

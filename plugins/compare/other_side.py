@@ -1,7 +1,7 @@
 """Implements `--against=PYTHON` and `--against=git:REV`: compares with another environment.
 
-The cases are measured in pairs of fresh processes, one here and one there, whose rounds alternate
-if possible, until each verdict is clear or ``--gate-cap`` pairs are measured
+Before the first test, the cases are measured in pairs of fresh processes, one here and one there,
+whose rounds alternate if possible, until each verdict is clear or ``--gate-cap`` pairs are measured
 (plugins/gate/pairs.py). The other side is "before", this one is "now".
 """
 
@@ -59,7 +59,7 @@ def _other_side(run: Run, given: str) -> Against:
 def compare_first(run: Run, items: Sequence[pytest.Item]) -> None:
     """Compare the selected cases with the other side before any test runs.
 
-    A worker of pytest-xdist does not know which cases it will get, and compares each in its test.
+    Those whose tests must run first are compared after them (plugins/compare/judge.py).
     """
     if run.against is None or is_worker(run.config) or run.config.getoption("dist", "no") != "no":
         return

@@ -1,7 +1,7 @@
 """Measures cases in pairs of processes, one here and one there, whose rounds alternate if they can.
 
-One pair of processes measures as many cases as possible. If a case ends a process, the others go on
-in another pair.
+One pair of processes measures as many cases as possible. If a case ends a process, the next pair
+measures the others.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class PairRunner:
     def _note_unmeasured(
         self, processes: TwoProcesses, cases: Sequence[OpenCase], measured: Sequence[str]
     ) -> None:
-        """Note why a pair that has ended well has not measured some cases.
+        """Note why a pair without an error has not measured some cases.
 
         One that is skipped here, or measures under other names, is left to its test.
         """

@@ -65,14 +65,14 @@ class ProcessRunner:
             views = [outlook(case.pairs, case.pair_rule) for case in waiting]
             slower, faster = views.count("slower"), views.count("faster")
             noisy = len(views) - slower - faster
-            kinds = (slower, "look slower"), (faster, "look faster"), (noisy, "not clear yet")
+            kinds = (slower, "slower so far"), (faster, "faster so far"), (noisy, "not clear yet")
             parts = [f"{number} {what}" for number, what in kinds if number]
             seconds = min(left, self._pairs.seconds_left(list(waiting)))
             text += f", {len(waiting)} open: {', '.join(parts)}; {rough_duration(seconds)} left"
         self._run.progress.line(text)
 
     def _measure_fresh(self, case: OpenCase) -> None:
-        """Measure a test in a fresh process, unless another case of the test has been there."""
+        """Measure a test in a fresh process, unless one has already measured all its cases."""
         run, known = self._run, state_of(case.item).processes
         number = len(case.fresh) + 1
         if len(known) < number:

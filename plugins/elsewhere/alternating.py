@@ -129,7 +129,7 @@ class TwoProcesses:
         """Run rounds in turns until the stop rule is met; return all rounds.
 
         ``budget`` includes the untimed part of the rounds. ``first``: whether the process here runs
-        the first round. If both first rounds take the whole budget, they are all.
+        the first round. No round follows if the first ones of both sides take twice the budget.
         """
         budget *= self.timed
         rounds, watched = AdjacentRounds(), Contended.of(self.device)

@@ -3,7 +3,7 @@
 The k-th rounds of both sides follow each other within a fraction of a second, so the machine's
 drift cancels in their difference. The side that goes first alternates from one pair of rounds to
 the next. All rounds share the memory layouts of the same two processes, which more rounds cannot
-average out; so each pair of processes counts as one value (plugins/gate/paired.py).
+average out; so each pair of processes counts as one value (plugins/gate/pairs.py).
 """
 
 from __future__ import annotations
@@ -107,8 +107,7 @@ class AdjacentRounds(Struct):
     def cpu_effect(self) -> Optional[Effect]:
         """Return the same for the CPU time, over all rounds; None if unknown.
 
-        Other programs hardly change it. But code can also be slower without more CPU time: it may
-        wait longer or use fewer threads.
+        Other programs hardly change it, but it is not always evidence (plugins/gate/cpu_time.py).
         """
         used = list(zip(self.here.cpu_seconds, self.there.cpu_seconds))
         values = [math.log(here / there) for here, there in used if here and there]

@@ -10,12 +10,17 @@ from ipubench.plugins.record.record import processes_of
 from ipubench.plugins.record.structs import Benchmark, Process
 from ipubench.plugins.record.text import percent
 
-#: After this many disturbed processes in a row, no more are started: the machine is too busy.
+#: After this many disturbed processes in a row the machine is too busy: more of them help only if
+#: their CPU time is evidence.
 MOST_DISTURBED = 3
 #: Advice against other programs, and against other virtual machines on the same host.
-WAYS_OUT = "use a quiet machine, --wait-for-quiet=2min, or --against, which alternates both"
-SAVE_AGAIN = "save it again on a quiet machine, or use --against, which alternates both"
-LATER = "try again later, or use --against, which alternates both"
+WAYS_OUT = (
+    "use a quiet machine, --wait-for-quiet=2min, or --against, which measures both sides in turns"
+)
+SAVE_AGAIN = (
+    "save it again on a quiet machine, or use --against, which measures both sides in turns"
+)
+LATER = "try again later, or use --against, which measures both sides in turns"
 #: With this many fresh processes, the session's own process no longer counts.
 LEAST_FRESH = 3
 

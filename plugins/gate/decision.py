@@ -1,4 +1,4 @@
-"""What a gate returns when it is asked about a case: a verdict, or what more it needs."""
+"""What a gate returns about a case: a verdict, or the measurements that it lacks for one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TIME_OVER = "the time of --gate-time was over before the verdict was clear"
 
 @dataclass(frozen=True)
 class Need:
-    """The measurements that a case lacks for a verdict; one of the numbers is not 0."""
+    """The measurements that a case lacks; one of the numbers is not 0."""
 
     #: More fresh processes here.
     processes: int = 0

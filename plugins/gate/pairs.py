@@ -57,16 +57,17 @@ from ipubench.plugins.record.verdict import (
 FIRST_LOOK = 4
 #: How often a run calls any case slower if the code is equal.
 FALSE_ALARMS = 0.025
-#: A case ends after this many disturbed pairs, if they outnumber the usable ones.
+#: A case gets no more pairs after this many disturbed ones, if they outnumber the usable ones.
 MOST_DISTURBED = 4
-#: Other programs hold the CPUs if they take this share of the rounds' time.
+#: Other programs hold the CPUs if they take at least this share of the rounds' time.
 HELD_SHARE = 0.02
-#: Pairs that no other case shares, one in each order, which a regression needs whatever the cap.
+#: A regression needs this many pairs that no other case shares, one in each order, even beyond
+#: the cap.
 LEAST_ALONE = 2
 #: A verdict mentions other programs if they took at least this share of the rounds' time.
 SHOWN_SHARE = 0.10
-FASTER = "it looks faster: it was in each of its pairs"
-NOT_ALONE = "it looks slower only next to other cases in the same process"
+FASTER = "it was faster in each of its pairs"
+NOT_ALONE = "it was slower only next to other cases in the same process"
 #: Without a threshold, pairs are added until the interval is this narrow (each way).
 SHOWN_PRECISION = 0.02
 
@@ -144,7 +145,7 @@ def pairs_left(measured: Sequence[Sides], rule: PairRule) -> int:
 
 
 def _may_decide(found: MetricVerdict, look: Look, number: int, rule: PairRule) -> bool:
-    """Return whether as many pairs, which differ like those of a look, would be clear."""
+    """Return whether ``number`` pairs that differ like those of a look would be clear."""
     error = found.effect.error * math.sqrt(len(look.sides) / number)
     expected = Effect(found.effect.change, error, number - 2)
     if found.threshold is None:
@@ -187,7 +188,7 @@ class _Case:
     def __init__(self, measured: Sequence[Sides], rule: PairRule) -> None:
         self.measured, self.rule = measured, rule
         self.usable = [sides for sides in measured if sides.usable]
-        #: Those of the latest pairs that no other case shared.
+        #: The pairs that no other case shared.
         self.alone = [sides for sides in measured if sides.alone]
         #: The pairs in which CPU time is evidence, if other programs hold the CPUs.
         held = statistics.median(sides.lost for sides in measured) >= HELD_SHARE
@@ -225,7 +226,7 @@ class _Case:
 
     @property
     def is_far_beyond(self) -> bool:
-        """Whether each pair so far is much slower, so that the case soon needs pairs alone."""
+        """Whether it was much slower in each pair so far, so that it will need pairs of its own."""
         threshold = self.rule.thresholds.get(THROUGHPUT)
         if threshold is None or not both_orders(self.usable):
             return False
@@ -233,9 +234,10 @@ class _Case:
         return all(one.difference > beyond for one in pairs_of(self.usable, THROUGHPUT))
 
     def look(self, final: bool = False, alone: bool = False) -> Look:
-        """Return the latest look, or a ``final`` one at all pairs; at those ``alone`` if given.
+        """Return the latest look; if it is ``final``, at all pairs.
 
-        It is by CPU time if that is clear and the time itself is not.
+        ``alone``: only at pairs that no other case shared. The look is by CPU time if that is clear
+        and the time itself is not.
         """
         views = [self._look(self.usable, False, final, alone)]
         if not views[0].is_clear and self.by_cpu:
@@ -250,7 +252,7 @@ class _Case:
         return Look(sides, compare(sides, self.rule, by_cpu), by_cpu)
 
     def slower_alone(self, look: Look) -> bool:
-        """Return whether a case is slower, on average, in pairs of its own as well."""
+        """Return whether the case is also slower, on average, in pairs of its own."""
         pairs = self.by_cpu if look.by_cpu_time else self.usable
         alone = [sides for sides in pairs if sides.alone]
         if not both_orders(alone):
@@ -318,7 +320,7 @@ class _Case:
 
 
 def _looks_faster(found: MetricVerdict, sides: Sequence[Sides]) -> bool:
-    """Return whether an undecided case was faster in each of its pairs, which passes."""
+    """Return whether an undecided case was faster in each of its pairs: then it passes."""
     pairs = pairs_of(sides, THROUGHPUT)
     return found.kind == INCONCLUSIVE and all(one.difference < 0 for one in pairs)
 

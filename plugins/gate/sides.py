@@ -138,7 +138,7 @@ def here_is_next(usable: Sequence[bool], measured: Sequence[bool]) -> bool:
 
 
 def cpu_pairs_of(measured: Sequence[Sides]) -> List[Pair]:
-    """Return the pairs of the CPU time of an item, of those in which it is evidence."""
+    """Return the pairs by the CPU time of an item: only those in which it is evidence."""
     pairs = []
     for sides in measured:
         found = None if sides.rounds is None else change_in_rounds(sides.rounds)
@@ -151,9 +151,10 @@ def seconds_wanted(measured: Sequence[Sides], overhead: float) -> Optional[float
     """Return how many seconds of rounds another pair should have; None if unknown.
 
     More rounds narrow what differs within a pair of processes, and more pairs what differs between
-    them. ``overhead``: the seconds that a pair takes without its rounds. The number of rounds that
-    takes the least time is the root of the quotients of both costs and of both variances (Kalibera
-    and Jones, Rigorous benchmarking in reasonable time, ISMM 2013).
+    them. ``overhead``: the seconds that a pair takes without its rounds. A comparison takes the
+    least time if the number of rounds is the root of two quotients: overhead by seconds of a round,
+    times variance within pairs by variance between them (Kalibera and Jones, Rigorous benchmarking
+    in reasonable time, ISMM 2013).
     """
     effects = [one.rounds.effect() for one in measured if one.rounds is not None and one.usable]
     seconds = [one.rounds.seconds for one in measured if one.rounds is not None and one.usable]

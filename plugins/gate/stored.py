@@ -1,7 +1,7 @@
-"""Judges a case against a stored baseline. Pure functions over benchmarks.
+"""Judges a case against a stored baseline. Pure functions.
 
-The session's own process screens a case. If it looks too slow, fresh processes decide: the gate
-asks for one after the other until the verdict is clear or the cap is reached:
+The session's own process can pass a case. Otherwise fresh processes decide: each look returns the
+verdict or the need for another process, until the verdict is clear or the cap is reached:
 
 - *regressed*: the estimated change exceeds the allowed one and is significant, corrected for the
   number of compared cases;
@@ -11,7 +11,7 @@ asks for one after the other until the verdict is clear or the cap is reached:
   processes.
 
 Disturbed processes do not count, on either side, except by their CPU time
-(plugins/gate/cpu_time.py); nor does a process that ran in a different machine state from the
+(plugins/gate/cpu_time.py). Nor does a process that ran in another machine state than the
 baseline's. The allowed change is the larger of the threshold and the case's A/A noise floor.
 docs/explanation/noise-study.md compares other rules; scripts/gate_study measures what this one
 finds.
@@ -349,7 +349,7 @@ class _Comparison:
                 self._leave_out(metric)
 
     def _screen(self) -> None:
-        """Pass metrics by the session's own process, if it is clean; it cannot fail them.
+        """Pass metrics by the session's own process, if it is clean. It cannot fail them.
 
         Never the compile time: after compiling other cases, the framework is warm.
         """

@@ -60,7 +60,7 @@ class Verdict(Part, frozen=True, omit_defaults=False):
     processes_before: int = 0
     #: Whether both sides were measured alternately, not at two times.
     in_turns: bool = False
-    #: Whether the change is that of the CPU time, beyond what other programs explain.
+    #: Whether the change is that of the CPU time.
     by_cpu_time: bool = False
     metric: str = THROUGHPUT
     also: Sequence[JudgedMetric] = ()
@@ -79,7 +79,7 @@ def message(name: str, verdict: Verdict, record: str) -> str:
     if verdict.metric == THROUGHPUT:
         processes = counted(verdict.processes, "process", "processes")
         change, low, high = map(known, (verdict.change, verdict.low, verdict.high))
-        how = "by its CPU time" if verdict.by_cpu_time else how_compared(verdict.in_turns)
+        how = "judged by its CPU time" if verdict.by_cpu_time else how_compared(verdict.in_turns)
         lines.append(
             f"{name} has become slower: {known(verdict.before):.4g} {verdict.unit} "
             f"before, {known(verdict.now):.4g} {verdict.unit} now{_correction(verdict)}. Its speed "

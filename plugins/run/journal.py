@@ -8,15 +8,17 @@ One JSON-lines file per run under the results folder. Line types:
 - ``extra``: what the case's test or its fixtures added to ``extra_info`` after the measurement;
 - ``fresh``: a measurement of the case in a fresh process;
 - ``pair``: a measurement of the case here and in another environment or revision, which side was
-  first, and the rounds of both if they alternated (plugins/gate/adjacent.py);
+  first, whether no other case ran in these processes, and the rounds of both if they alternated
+  (plugins/gate/adjacent.py);
+- ``count``: a count of the case's instructions by one process;
 - ``verdict``: the gate's verdict on a case;
-- ``resume``: a later run continues here: its process, its circumstances, and the cases that it
-  keeps; earlier lines about other cases are void;
+- ``resume``: a later run continues here: its process, its circumstances, the cases that it keeps,
+  and those whose pairs it keeps; earlier lines about other cases are void;
 - ``begin``: a case starts; if no outcome follows, the run was killed during the case;
 - ``outcome``: how the case's test ended (passed, failed, skipped), the reason in one line, and the
   full message if the user can fix the problem;
-- ``selected``: the selected cases, before the first of them; again at the end if there was no time
-  for some (plugins/run/within.py);
+- ``selected``: the selected cases, before the first of them; again at the end if a plain test
+  became a case;
 - ``profile``: the operations of a regressed case (plugins/compare/explain.py);
 - ``end``: how the run ended, what it was compared with, the missing cases, and the lines below its
   table.

@@ -92,7 +92,7 @@ def test_cases_missing_from_an_order_come_first() -> None:
 
 
 def test_a_run_is_complete_when_all_its_cases_have_ended() -> None:
-    # If time ran out, more cases have ended than the run covers (plugins/run/within.py).
+    # More cases may have ended than the run covers.
     results = SessionResults.of([OutcomeLine(ONE, "passed"), OutcomeLine("other", "passed")])
     run = recording(JsonLinesFile(Path("run.jsonl")))
     run.results, run.order = results, [ONE, TWO]
