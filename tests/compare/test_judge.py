@@ -51,7 +51,7 @@ def test_the_order_is_record_then_fresh_processes_then_verdict(stored: Project) 
     fresh = ["fresh"] * (len(found) - 7)
     assert found == ["run", "selected", "begin", "case", *fresh, "verdict", "outcome", "end"]
     outcome.line("beta-synthetic has become slower")
-    assert "Traceback" not in outcome.text and "judge_plugin" not in outcome.text
+    assert "Traceback" not in outcome.text and "judge.py" not in outcome.text
 
 
 @pytest.mark.parametrize(
