@@ -6,25 +6,17 @@ published tables: synthetic data on one device, and data generated on the host f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
-from ipubench.bench_inference.direct import DirectLoad
 from ipubench.bench_inference.validation import Validation
 from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.case.presets import load_presets
 
-
-@dataclass(frozen=True)
-class Direct(Validation, DirectLoad):
-    """One network, run in this process."""
-
-
 PRESETS = Path(__file__).with_name("tensorflow.yml")
-IPU = load_presets(PRESETS, "ipu", Direct)
-M2000 = load_presets(PRESETS, "m2000", Direct)
-HOST = load_presets(PRESETS, "host", Direct, refused=("data",))
-HOST_INSTANCES = load_presets(PRESETS, "host_instances", Direct)
+IPU = load_presets(PRESETS, "ipu", Validation)
+M2000 = load_presets(PRESETS, "m2000", Validation)
+HOST = load_presets(PRESETS, "host", Validation, refused=("data",))
+HOST_INSTANCES = load_presets(PRESETS, "host_instances", Validation)
 DATA = ("synthetic", "generated", "real")
 
 
@@ -32,6 +24,6 @@ DATA = ("synthetic", "generated", "real")
 @cases(*HOST_INSTANCES.entries, sweep_on_cpu=("instances4-bs1-generated",))
 @cases(*IPU.entries)
 @cases(*M2000.entries)
-def bench_cnn_tensorflow(config, tensorflow, data, instances, under_load, meter):
+def bench_cnn_tensorflow(config, tensorflow, data, instances, meter):
     step = instances(tensorflow.validation(config.classifier(), config, config.feed(data)))
-    meter(under_load(step), items=config.micro_batch_size * config.replicas, unit="images")
+    meter(step, items=config.micro_batch_size * config.replicas, unit="images")

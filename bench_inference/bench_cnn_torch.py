@@ -6,26 +6,18 @@ original program's configurations, images are transferred as uint8 and normalise
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from ipubench.bench_inference.classifier import Classifier
-from ipubench.bench_inference.direct import DirectLoad
 from ipubench.fixtures.case.cases import NAMED, cases
 from ipubench.fixtures.case.presets import load_presets
 
-
-@dataclass(frozen=True)
-class Direct(Classifier, DirectLoad):
-    """One network, run in this process."""
-
-
 PRESETS = Path(__file__).with_name("configs.yml")
-HOST = load_presets(PRESETS, "host", Direct, refused=("data",))
-OPENVINO = load_presets(PRESETS, "openvino", Direct, refused=("data",))
-IPU = load_presets(PRESETS, "ipu", Direct, refused=("data",))
-IPU_OTHERS = load_presets(PRESETS, "ipu_others", Direct, refused=("data",))
-POD4 = load_presets(PRESETS, "pod4", Direct)
+HOST = load_presets(PRESETS, "host", Classifier, refused=("data",))
+OPENVINO = load_presets(PRESETS, "openvino", Classifier, refused=("data",))
+IPU = load_presets(PRESETS, "ipu", Classifier, refused=("data",))
+IPU_OTHERS = load_presets(PRESETS, "ipu_others", Classifier, refused=("data",))
+POD4 = load_presets(PRESETS, "pod4", Classifier)
 DATA = ("synthetic", "generated", "real")
 
 
@@ -36,6 +28,6 @@ DATA = ("synthetic", "generated", "real")
 @cases(*IPU.entries, data=DATA)
 @cases(*IPU_OTHERS.entries, data=DATA, tier=NAMED)
 @cases(*POD4.entries)
-def bench_cnn_torch(config, pytorch, data, instances, under_load, meter):
+def bench_cnn_torch(config, pytorch, data, instances, meter):
     step = instances(pytorch.inference(config.network(), config, config.feed(data)))
-    meter(under_load(step), items=config.micro_batch_size * config.replicas, unit="images")
+    meter(step, items=config.micro_batch_size * config.replicas, unit="images")

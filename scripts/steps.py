@@ -53,7 +53,7 @@ def step_of(function: Callable[..., None], config: Any, runtime: Any) -> Tuple[A
 
     fixtures: Dict[str, Any] = {
         **{"config": config, runtime_name(function): runtime, "data": DATA, "meter": meter},
-        **{"instances": itself, "under_load": itself},
+        **{"instances": itself},
     }
     function(**{name: fixtures[name] for name in inspect.signature(function).parameters})
     step, items = caught

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -167,10 +166,7 @@ def compile_seconds_of(compiled: Union[Record, Process]) -> Optional[float]:
 
 
 def load_points(record: Record) -> List[LoadPoint]:
-    """Return the load and the delay of a served case, in order of requests per second.
-
-    Includes the probes of its search and its own run.
-    """
+    """Return the load and the delay of a served case that has a rate."""
     load = facts_in(record.finish.get("load"))
     milliseconds = facts_in(load.get("latency_ms"))
     own = {
@@ -179,12 +175,10 @@ def load_points(record: Record) -> List[LoadPoint]:
         "p99_ms": milliseconds.get("p99"),
         "held": load.get("valid"),
     }
-    searched = load.get("searched")
-    found = []
-    for point in (*(searched if isinstance(searched, list) else ()), own):
-        with contextlib.suppress(ValueError):  # it was not measured
-            found.append(typed(point, LoadPoint))
-    return sorted(found, key=lambda point: point.target_qps)
+    try:
+        return [typed(own, LoadPoint)]
+    except ValueError:  # it was not measured
+        return []
 
 
 def framework_name(function: str, record: Record) -> str:

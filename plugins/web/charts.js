@@ -180,26 +180,34 @@ function drawCharts() {
     });
   }
 
-  // Requests come when they are due, at several rates: those that a search has tried, and the case's own.
+  // Requests come when they are due. A line has the cases that differ only in their rate.
   function load() {
     const section = document.getElementById("load");
-    const chosen = rows.filter((row) => row.load.length > 0);
-    section.hidden = chosen.length === 0;
+    const shown = rows.filter((row) => row.load.length > 0);
+    section.hidden = shown.length === 0;
     if (section.hidden) return;
-    const shown = chosen.slice(0, MOST_SERIES);
-    const names = apart(shown.map((row) => row.name), 34);
-    const traces = shown.map((row, index) => ({
-      name: names[index], line: seriesLine(index),
-      x: row.load.map((point) => point.target_qps), y: row.load.map((point) => point.p99_ms),
-      marker: { colour: seriesLine(index).colour, size: 8, symbol: row.load.map((point) => (point.held ? "circle" : "cross")) },
-      text: row.load.map((point) => `${row.name}\n${digits(point.target_qps)} a second: `
-        + `p50 ${duration(point.p50_ms)}, p99 ${duration(point.p99_ms)}${point.held ? "" : ", not kept"}`),
-    }));
+    const lines = new Map();
+    for (const row of shown) {
+      const name = row.name.replace(/-?target_qps[\d.]+/, "");
+      lines.set(name, [...(lines.get(name) || []), row]);
+    }
+    const chosen = Array.from(lines).slice(0, MOST_SERIES);
+    const names = apart(chosen.map(([name]) => name), 34);
+    const traces = chosen.map(([, own], index) => {
+      const points = own.map((row) => ({ ...row.load[0], name: row.name })).sort((a, b) => a.target_qps - b.target_qps);
+      return {
+        name: names[index], line: seriesLine(index),
+        x: points.map((point) => point.target_qps), y: points.map((point) => point.p99_ms),
+        marker: { colour: seriesLine(index).colour, size: 8, symbol: points.map((point) => (point.held ? "circle" : "cross")) },
+        text: points.map((point) => `${point.name}\n${digits(point.target_qps)} a second: `
+          + `p50 ${duration(point.p50_ms)}, p99 ${duration(point.p99_ms)}${point.held ? "" : ", not kept"}`),
+      };
+    });
     picture(section.querySelector(".plot"), `Latency of ${cases(shown)} against the requests a second`, traces, {
       height: 330, legend: true, x: { zero: true, title: "requests a second" },
       y: { log: true, title: "p99", format: exactly },
     });
-    section.querySelector(".note").textContent = moreLines(chosen.length - shown.length);
+    section.querySelector(".note").textContent = moreLines(lines.size - chosen.length);
   }
 
   // Cases of one precision on one device share their ceilings.

@@ -13,7 +13,6 @@ from ipubench.bench_inference.bench_cnn_torch import (
     IPU_OTHERS,
     OPENVINO,
     POD4,
-    Direct,
 )
 from ipubench.bench_inference.bench_triton import HOST as TRITON
 from ipubench.bench_inference.classifier import Classifier
@@ -125,7 +124,7 @@ def test_the_benchmarks_are_the_originals(name: str, facts: Tuple[str, int, bool
     assert ours == theirs
 
 
-def at(presets: Presets[Direct], name: str) -> Sweep:
+def at(presets: Presets[Classifier], name: str) -> Sweep:
     """Return one entry of the file with its batch sizes."""
     (found,) = (sweep for sweep in presets.entries if sweep.base.name == name)
     return found

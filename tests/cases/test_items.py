@@ -107,7 +107,6 @@ def test_a_batch_counts_the_items_of_all_replicas(
         "config": config,
         "data": Data(no_images),
         "instances": lambda step: step,
-        "under_load": lambda step: step,
         "meter": lambda step, items, unit, **_: counted.append(items),
     }
     names = inspect.signature(bench).parameters

@@ -340,17 +340,23 @@ def test_functions_and_units_have_separate_panels(tab: Tab, tmp_path: Path) -> N
 
 
 def test_the_latency_under_load_is_drawn(tab: Tab, tmp_path: Path) -> None:
-    load = {
-        "target_qps": 30.0,
-        "latency_ms": {"p50": 40.0, "p99": 90.0},
-        "valid": True,
-        "searched": [
-            {"target_qps": 10.0, "p50_ms": 30.0, "p99_ms": 50.0, "held": True},
-            {"target_qps": 60.0, "p50_ms": 80.0, "p99_ms": 4000.0, "held": False},
-        ],
-    }
-    served = changed(benchmark("served"), {"record.finish": {"load": load}})
-    shown = tab.open(written(tmp_path / "load.html", Report(document([served]))))
+    rates = [(60.0, 80.0, 4000.0, False), (10.0, 30.0, 50.0, True), (30.0, 40.0, 90.0, True)]
+    served = [
+        changed(
+            benchmark(f"served-server-target_qps{rate:g}"),
+            {
+                "record.finish": {
+                    "load": {
+                        "target_qps": rate,
+                        "latency_ms": {"p50": p50, "p99": p99},
+                        "valid": held,
+                    }
+                }
+            },
+        )
+        for rate, p50, p99, held in rates
+    ]
+    shown = tab.open(written(tmp_path / "load.html", Report(document(served))))
     assert data(shown, "#load .plot", "[t.x, t.y, t.marker.symbol]") == [
         [[10, 30, 60], [50, 90, 4000], ["circle", "circle", "cross"]]
     ]

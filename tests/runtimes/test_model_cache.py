@@ -9,7 +9,7 @@ from typing import Any, Dict
 
 import pytest
 
-from ipubench.bench_inference.bench_cnn_torch import Direct
+from ipubench.bench_inference.classifier import Classifier
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.runtimes.model_cache import ModelCache, options_of
 
@@ -107,21 +107,20 @@ def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
             for name, value in [("name", "x"), ("steps", 3), ("instances", 2)]
         ),
         ({"data": "generated"}, False),
-        ({"scenario": "server", "target_qps": 9.0, "scenario_seconds": 60.0}, False),
         *(({name: value}, True) for name, value in [("model", "resnet34"), ("engine", "compile")]),
     ],
 )
 def test_a_compiled_model_depends_only_on_what_changes_it(
     changes: Dict[str, Any], matters: bool
 ) -> None:
-    config = Direct(name="one", data="real")
+    config = Classifier(name="one", data="real")
     assert (options_of(dataclasses.replace(config, **changes)) != options_of(config)) is matters
 
 
 def test_a_compiled_model_depends_on_the_file_of_its_weights(tmp_path: Path) -> None:
     weights = tmp_path / "weights.pt"
     weights.write_bytes(b"1")
-    config = Direct(name="one", weights=str(weights))
+    config = Classifier(name="one", weights=str(weights))
     before = json.dumps(options_of(config))
     weights.write_bytes(b"22")
     assert json.dumps(options_of(config)) != before

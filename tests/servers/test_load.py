@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, List
 
 import numpy as np
 import pytest
@@ -33,9 +31,7 @@ from ipubench.fixtures.servers.load import (
     WITH_RATE,
     Load,
     LoadResult,
-    certainly_misses_bound,
     due,
-    highest_rate,
     judge,
     load_facts,
     percentiles,
@@ -126,45 +122,6 @@ def test_the_last_response_may_take_as_long_as_its_bound() -> None:
     slow = dataclasses.replace(LOAD, bound_seconds=1.0)
     assert judge(slow, answers(0.9, seconds=7.51)) == []
     assert len(judge(slow, answers(0.9, seconds=8.2))) == 1
-
-
-@given(st.floats(1.1, 900.0), st.floats(1.0, 1000.0))
-def test_the_search_ends_near_the_highest_rate_that_holds(limit: float, start: float) -> None:
-    tried: List[float] = []
-
-    def holds(rate: float) -> bool:
-        tried.append(rate)
-        return rate <= limit
-
-    found = highest_rate(holds, start, 1.0, 1000.0)
-    assert found is not None and found <= limit <= 1.03 * found * (1 + 1e-9)
-    # Apart from doubling to find the bracket, it takes a few halvings.
-    assert len(tried) <= 2 + abs(math.log2(limit / start)) + 6
-    assert all(1.0 <= rate <= 1000.0 for rate in tried)
-
-
-@pytest.mark.parametrize(
-    ("holds", "start", "found", "rates"),
-    [(False, 5.0, None, [5.0, 2.5, 1.25, 1.0]), (True, 3.0, 10.0, [3.0, 6.0, 10.0])],
-)
-def test_the_search_stays_within_its_limits(
-    holds: bool, start: float, found: Optional[float], rates: List[float]
-) -> None:
-    tried: List[float] = []
-
-    def answer(rate: float) -> bool:
-        tried.append(rate)
-        return holds
-
-    assert highest_rate(answer, start, 1.0, 10.0) == found
-    assert tried == rates
-
-
-@pytest.mark.parametrize(("late", "found"), [(4, False), (5, True)])
-def test_a_few_late_responses_prove_nothing_against_a_bound(late: int, found: bool) -> None:
-    """With one of a hundred late, five or more are late in 0.34% of runs."""
-    latencies = [0.02] * late + [0.01] * (100 - late)
-    assert certainly_misses_bound(answers(latencies=latencies), 0.015) is found
 
 
 class Scripted(Client):
@@ -265,19 +222,14 @@ def test_loadgen_sends_exactly_the_requested_load_and_judges_it(
 
 
 class Sender:
-    """Replaces a client: responses take longer the nearer the rate is to 80 per second.
+    """Replaces a client: responses take longer the nearer the rate is to 80 per second."""
 
-    If there are more than 300 requests, some are late at every rate above ``disturbed``.
-    """
-
-    def __init__(self, disturbed: float = math.inf, late: float = 0.0) -> None:
-        self._disturbed, self._late = disturbed, late
+    def __init__(self, late: float = 0.0) -> None:
+        self._late = late
 
     def __call__(self, load: Load) -> LoadResult:
         free = max(0.01, 1 - load.target_qps / 80)
         latencies = [0.01 / free] * load.queries
-        if load.queries > 300 and load.target_qps > self._disturbed:
-            latencies[-10:] = [0.03] * 10
         seconds = load.queries / min(load.target_qps, 80)
         return LoadResult(latencies, self._late, seconds, percentiles(latencies))
 
@@ -294,14 +246,14 @@ def test_a_run_whose_loadgen_cannot_write_is_refused_or_invalid(tmp_path: Path) 
     config = dataclasses.replace(TRITON, scenario=SERVER, target_qps=20.0)
     for folder in (tmp_path / "folder", tmp_path / "file"):
         started = Scenario(config, Sender(), folder)
-        started.prepare(0.0125, print)
+        started.prepare(0.0125)
         if folder.name == "file":
             with pytest.raises(CaseError, match="^scenario=server: LoadGen's logs cannot be wri"):
                 started.run()
         else:
             started.run()  # LoadGen has written nothing
             (why,) = started.facts()["load"]["invalid_because"]
-            assert why == f"LoadGen has written no verdict to {folder}/run; is the disk full?"
+            assert why == f"LoadGen has written no verdict to {folder}; is the disk full?"
 
 
 def test_without_loadgen_its_scenarios_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,44 +265,14 @@ def test_without_loadgen_its_scenarios_are_refused_at_once(monkeypatch: pytest.M
     scenario_of(Sender(), target_qps=20.0)
 
 
-def test_a_bound_on_the_latency_finds_the_highest_rate_that_holds_it() -> None:
-    said: List[str] = []
-    searching = scenario_of(Sender(), latency_bound_ms=20.0)
-    count = searching.prepare(0.0125, said.append)
-    # 10 ms without load, so 20 ms at half of 80 per second.
-    load = searching.load
-    assert load is not None and 40 / 1.06 <= load.target_qps <= 40
-    assert count == load.queries
-    searching.run()
-    facts = searching.facts()["load"]
-    probes = facts["searched"]
-    assert facts["valid"] and all(one["held"] == (one["p99_ms"] <= 20.0) for one in probes)
-    # A failing rate ends after its first requests.
-    whole = [max(200, math.ceil(5 * one["target_qps"])) for one in probes[:-1]]
-    wanted = [of if one["held"] else math.ceil(0.15 * of) for one, of in zip(probes[:-1], whole)]
-    assert [one["requests"] for one in probes[:-1]] == wanted
-    assert (probes[-1]["requests"], probes[-1]["target_qps"]) == (662, load.target_qps)
-    assert len(said) == len(probes)
-    assert re.fullmatch(r"probe \d+: 662 requests, .* a second: holds, p99 is .* ms", said[-1])
-
-
-def test_a_rate_that_holds_only_in_short_probes_is_lowered_in_growing_steps() -> None:
-    searching = scenario_of(Sender(disturbed=12.0), latency_bound_ms=20.0)
-    searching.prepare(0.0125, print)
-    searching.run()
-    probes = searching.facts()["load"]["searched"]
-    whole = [one["target_qps"] for one in probes if one["requests"] == 662]
-    # 5% lower, then 10, 20, 40 and 80.
-    steps = [before / after for before, after in zip(whole, whole[1:])]
-    assert steps == pytest.approx([1.05, 1.1, 1.2, 1.4, 1.8], rel=0.02)
-    assert whole[-1] <= 12.0 and probes[-1]["held"]
-
-
 def test_a_failed_measurement_fails_the_case() -> None:
-    with pytest.raises(CaseError, match="latency_bound_ms=5: it fails even at 8.00 "):
-        scenario_of(Sender(), latency_bound_ms=5.0).prepare(0.0125, print)
+    slow = scenario_of(Sender(), target_qps=20.0, latency_bound_ms=5.0)
+    slow.prepare(0.0125)
+    slow.run()
+    (why,) = slow.facts()["load"]["invalid_because"]
+    assert why.endswith("the bound 5 ms")
     late = scenario_of(Sender(late=0.05), target_qps=20.0)
-    late.prepare(0.0125, print)
+    late.prepare(0.0125)
     with pytest.raises(CaseError, match="could not keep the schedule"):
         late.run()
 
@@ -361,6 +283,7 @@ def test_a_failed_measurement_fails_the_case() -> None:
         ({"target_qps": 5.0}, "target_qps"),
         ({"latency_bound_ms": 5.0}, "latency_bound_ms"),
         ({"scenario": SERVER}, "target_qps"),
+        ({"scenario": SERVER, "latency_bound_ms": 9.0}, "needs target_qps"),
         ({"scenario": OFFLINE, "target_qps": 5.0}, "takes no target_qps"),
         ({"scenario": SERVER, "target_qps": 5.0, "clients": 4}, "clients=1"),
         ({"scenario": SERVER, "target_qps": 5.0, "request_type": "async"}, "request_type"),

@@ -137,7 +137,7 @@ def test_a_scenario_is_counted_with_the_clients_latencies() -> None:
     step.round_clock()
     config = dataclasses.replace(step._config, scenario=CONSTANT, target_qps=10.0)
     step._scenario = Scenario(config, step._send, Path("logs"))
-    assert step._scenario.prepare(0.25, print) == 662
+    assert step._scenario.prepare(0.25) == 662
     before = step._seconds
     step()
     assert step._seconds - before == pytest.approx(662 / 10)  # from the client's report
