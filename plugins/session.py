@@ -20,6 +20,7 @@ from ipubench.fixtures.poplar.options import TF_FLAGS
 from ipubench.plugins.baseline import history
 from ipubench.plugins.benchmarks_yml import plugin as benchmarks_yml
 from ipubench.plugins.command_line import refusals
+from ipubench.plugins.command_line.role import Role, role_of
 from ipubench.plugins.compare import (
     baseline,
     both_sides,
@@ -61,18 +62,18 @@ def begin(config: pytest.Config) -> None:
     """
     exit_without_garbage_collection()
     masked.remember_command_line(config)
-    # The role of this process: an instance, a worker, a controller, or the run itself.
+    role = role_of(config)
     joined = instance.join_instances(config)
-    controller.become_controller(config)
+    controller.become_controller(config, role)
     worker.become_worker(config)
-    refusals.refuse_contradictions(config)
-    run = Run(config, expand.selection_of(config), instance=joined)
+    refusals.refuse_contradictions(config, role)
+    run = Run(config, expand.selection_of(config), role, instance=joined)
     config.stash[run_key] = run
     instance.direct_instances(run)
     executables.store_executables(run)
     run.exported_flags = os.environ.get(TF_FLAGS)
-    reports.check_places(config)
-    explain.refuse_without_gate(config)
+    reports.check_places(run)
+    explain.refuse_without_gate(run)
     other_side.prepare_other_side(run)
     policy.read_policy(run)
     baseline.read_baseline(run)
@@ -83,8 +84,8 @@ def begin(config: pytest.Config) -> None:
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Make the progress line, handle signals and watch for results."""
     run = run_of(session.config)
-    run.progress = progress.Progress(session.config)
-    run.interruption = interruption.handle_signals(session)
+    run.progress = progress.Progress(session.config, run.role)
+    run.interruption = interruption.handle_signals(session, run.role)
     if run.interruption is not None:
         session.config.pluginmanager.register(run.interruption)
     found.watch_results(run)
@@ -141,7 +142,7 @@ def pytest_collection_modifyitems_last(config: pytest.Config, items: List[pytest
     deselect.leave_out_unfit(config, items, run.selection)
     functions.refuse_idle_options(config, items, run.selection)
     order.sort_cases(config, items)
-    controller.leave_out_larger(config, items, run.selection)
+    controller.leave_out_larger(run, items)
     journal.start_run(run, items)
 
 
@@ -155,7 +156,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     policy.check_markers(run, items)
     journal.note_selection(run, items)
     both_sides.compare_cases(run, items)
-    datasets.find_data(config, items)
+    if run.role is not Role.LISTING:
+        datasets.find_data(config, items)
     run.progress.expect_of(items)
     run.gate_time = gate_time.of_run(config, items)
     benchmarks_yml.check_commands(run, items)

@@ -84,8 +84,8 @@ class Run(Recording):
     exported_flags: Optional[str] = None
 
     def __post_init__(self) -> None:
-        self.progress = Progress(self.config)
-        self.bounds = Bounds(self.config)
+        self.progress = Progress(self.config, self.role)
+        self.bounds = Bounds(self.config, self.role)
 
 
 run_key = pytest.StashKey[Run]()

@@ -34,7 +34,7 @@ from ipubench.plugins.benchmarks_yml.command import base_environment, needs
 from ipubench.plugins.benchmarks_yml.entry import Entry
 from ipubench.plugins.benchmarks_yml.reader import read_entries
 from ipubench.plugins.benchmarks_yml.results import column_lines, csv_text
-from ipubench.plugins.command_line.arguments import only_lists
+from ipubench.plugins.command_line.role import Role
 from ipubench.plugins.run.results import Recording
 from ipubench.plugins.selection.selected import Selection, cases_among
 from ipubench.plugins.state import Run
@@ -170,7 +170,7 @@ def check_commands(run: Run, items: Sequence[pytest.Item]) -> None:
     """Check what the selected commands need, before any of them runs."""
     option = options_of(run.config)
     items = list(filter(is_spec, items))
-    if not items or only_lists(run.config):
+    if not items or run.role is Role.LISTING:
         return
     if option.save_graph is not None:
         raise pytest.UsageError("--save-graph: a command has no graph that can be saved")

@@ -106,22 +106,6 @@ def options_among(
     return found
 
 
-def only_lists(config: pytest.Config) -> bool:
-    """Return whether this session lists cases and runs none."""
-    option = options_of(config)
-    return bool(config.option.collectonly or option.describe or option.dry_run)
-
-
-def measures(config: pytest.Config) -> bool:
-    """Return whether this session measures: it runs cases, and no other run commands it."""
-    return not only_lists(config) and options_of(config).instance is None
-
-
-def is_worker(config: pytest.Config) -> bool:
-    """Return whether this session is a worker of pytest-xdist; its controller has the run."""
-    return hasattr(config, "workerinput")
-
-
 def worker_count(config: pytest.Config) -> int:
     """Return how many workers measure this run: 1 without pytest-xdist."""
     return int(getattr(config, "workerinput", {}).get("workercount", 1))

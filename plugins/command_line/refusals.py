@@ -14,13 +14,12 @@ from ipubench.plugins.command_line.arguments import (
     INSPECTION_OPTIONS,
     PATH_OPTIONS,
     all_spellings,
-    is_worker,
-    only_lists,
     typed_arguments,
 )
+from ipubench.plugins.command_line.role import Role
 
 
-def refuse_contradictions(config: pytest.Config) -> None:
+def refuse_contradictions(config: pytest.Config, role: Role) -> None:
     """Refuse contradictory options and empty values."""
     if not hasattr(config.option, "benchmark_json"):
         raise pytest.UsageError(
@@ -34,24 +33,24 @@ def refuse_contradictions(config: pytest.Config) -> None:
             raise pytest.UsageError(f"{flag}= is empty; give a value")
     if options_of(config).describe and options_of(config).dry_run:
         raise pytest.UsageError("--describe and --dry-run list different things; give one")
-    _check_comparison(config)
+    _check_comparison(config, role)
     _check_hosts(config)
     option = options_of(config)
     kept = {"--baseline": option.baseline, "--baseline-save": option.baseline_save}
     given = [flag for flag, name in kept.items() if name]
     if option.profile is not None and given:
         raise pytest.UsageError(f"{given[0]}: --profile times nothing; leave one of them out")
-    if not only_lists(config) and not is_worker(config):
+    if role not in (Role.LISTING, Role.WORKER):
         _check_folders(config)
 
 
-def _check_comparison(config: pytest.Config) -> None:
+def _check_comparison(config: pytest.Config, role: Role) -> None:
     """Refuse to judge or explain without anything to compare with."""
     option = options_of(config)
     wanting = {
         "--gate": option.gate is not None,
         "--gate-policy": option.gate_policy is not None,
-        "--profile-on-regression": option.profile_on_regression and not only_lists(config),
+        "--profile-on-regression": option.profile_on_regression and role.measures,
     }
     given = [flag for flag, wanted in wanting.items() if wanted]
     if given and option.baseline is None and option.against is None:

@@ -24,7 +24,6 @@ from ipubench.plugins.baseline.entries import (
 )
 from ipubench.plugins.baseline.format import BaselineError, Document
 from ipubench.plugins.baseline.renamed import renamed
-from ipubench.plugins.command_line.arguments import is_worker, measures, only_tests
 from ipubench.plugins.compare.detectable import (
     Noise,
     noise_of,
@@ -77,7 +76,7 @@ def read_baseline(run: Run) -> None:
             target = store.baseline_path(option.baseline_save, config.rootpath)
             # Other entries of the file stay, so they must be readable.
             run.replaceable = store.sound_places(target)
-            if measures(config) and not is_worker(config):
+            if run.role.keeps_results:
                 store.check_writable(target)
         if option.baseline is not None:
             path = store.newest_in(store.baseline_path(option.baseline, config.rootpath))
@@ -111,7 +110,7 @@ def match_root_folder(run: Run) -> None:
 def restore_case(run: Run, item: pytest.Item) -> None:
     """Make a case of a plain test if it measured something when the baseline was saved."""
     comparison = run.baseline
-    if comparison is None or case_of(item) is not None or only_tests(item.config):
+    if comparison is None or case_of(item) is not None or run.selection.own_tests:
         return
     if item.nodeid in comparison.tests.values():
         make_case(item, run.selection)
@@ -119,7 +118,7 @@ def restore_case(run: Run, item: pytest.Item) -> None:
 
 def gate_forecast(run: Run, items: List[pytest.Item]) -> List[str]:
     """Return how long saving or gating takes at most, and which cases are too noisy."""
-    if not measures(run.config):
+    if not run.role.measures:
         return []
     cases = {item.nodeid: item for item in items if case_of(item) is not None}
     entries = [] if run.baseline is None else run.baseline.entries
@@ -213,7 +212,7 @@ def conclude(run: Run, ended: int) -> None:
     if run.journal is None:
         return
     root, invalid = run.config.rootpath, run.selection.invalid
-    if run.baseline is not None and not is_worker(run.config):
+    if run.baseline is not None and run.role.keeps_results:
         software = run.baseline.software(run.results.benchmarks.values())
         since = store.path_text(run.baseline.path, root)
         run.closing += [f"since {since}: {software}"] if software else []

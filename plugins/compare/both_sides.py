@@ -9,7 +9,6 @@ import pytest
 from ipubench.fixtures.case.errors import CaseError, counted, some_of
 from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.baseline.renamed import name_now
-from ipubench.plugins.command_line.arguments import is_worker, measures
 from ipubench.plugins.elsewhere.collecting import collect
 from ipubench.plugins.record.verdict import INCOMPARABLE, Verdict
 from ipubench.plugins.run.lines import VerdictLine
@@ -26,7 +25,7 @@ def compare_cases(run: Run, items: Sequence[pytest.Item]) -> None:
     Raises UsageError if the other side cannot start.
     """
     against, config = run.against, run.config
-    if against is None or not measures(config) or is_worker(config):
+    if against is None or not run.role.keeps_results:
         return
     given = f"--against={options_of(config).against}"
     try:
@@ -62,7 +61,7 @@ def compare_cases(run: Run, items: Sequence[pytest.Item]) -> None:
 
 def add_open_verdicts(run: Run) -> None:
     """Give each case that was skipped here, and that the other side has, an open verdict."""
-    if run.journal is None or is_worker(run.config):
+    if run.journal is None or not run.role.keeps_results:
         return
     for name, why in unmeasured(run).items():
         if name not in run.results.verdicts:

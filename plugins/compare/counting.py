@@ -18,7 +18,6 @@ from ipubench.fixtures import devices
 from ipubench.fixtures.case.errors import CaseError, counted
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.pytest_fixtures import shared_of
-from ipubench.plugins.command_line.arguments import is_worker, measures, only_tests
 from ipubench.plugins.compare.loop import settle
 from ipubench.plugins.compare.policy import count_threshold_of
 from ipubench.plugins.count import judge, ways
@@ -58,10 +57,10 @@ NOT_COUNTED = "its instructions are not judged: add --count=instructions"
 def prepare(run: Run) -> None:
     """Choose a way to count before anything runs. Raises UsageError if there is none."""
     config, option = run.config, options_of(run.config)
-    if not (counts(config) and measures(config)) or only_tests(config):
+    if not (counts(config) and run.role.measures) or run.selection.own_tests:
         return
     flag = "--gate=instructions" if option.count is None else "--count=instructions"
-    if is_worker(config) or config.getoption("dist", "no") != "no" or option.hosts is not None:
+    if run.role.shares_work:
         raise pytest.UsageError(
             f"{flag} counts all cases of a run in one process, on this host: leave out -n, --dist, "
             "--tx and --hosts"

@@ -16,7 +16,7 @@ from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import user_path
-from ipubench.plugins.command_line.arguments import folder_above, only_lists
+from ipubench.plugins.command_line.arguments import folder_above
 from ipubench.plugins.compare import counting
 from ipubench.plugins.compare.operations import Operations, grown, operations_in
 from ipubench.plugins.compare.policy import has_gate
@@ -34,9 +34,10 @@ NO_OPERATIONS = "its profile in {} has no readable operations"
 NOT_STORED = "a stored baseline cannot be profiled; --against=git:REV can"
 
 
-def refuse_without_gate(config: pytest.Config) -> None:
+def refuse_without_gate(run: Run) -> None:
     """Refuse the option in a run without a gate, which finds no regression."""
-    if options_of(config).profile_on_regression and not only_lists(config) and not has_gate(config):
+    wanted = options_of(run.config).profile_on_regression and run.role.measures
+    if wanted and not has_gate(run.config):
         raise pytest.UsageError(
             "--profile-on-regression profiles cases that a gate finds slower: add --gate=2% or "
             "--gate-policy=PATH"

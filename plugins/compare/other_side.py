@@ -19,7 +19,8 @@ from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.lease import hold
-from ipubench.plugins.command_line.arguments import is_worker, only_lists, unknown_arguments
+from ipubench.plugins.command_line.arguments import unknown_arguments
+from ipubench.plugins.command_line.role import Role
 from ipubench.plugins.compare.loop import settle
 from ipubench.plugins.compare.open_case import OpenCase
 from ipubench.plugins.compare.policy import has_gate
@@ -61,7 +62,7 @@ def compare_first(run: Run, items: Sequence[pytest.Item]) -> None:
 
     Those whose tests must run first are compared after them (plugins/compare/judge.py).
     """
-    if run.against is None or is_worker(run.config) or run.config.getoption("dist", "no") != "no":
+    if run.against is None or run.role.shares_work:
         return
     if run.counting is not None and run.counting.alone:
         return
@@ -101,7 +102,7 @@ def prepare_other_side(run: Run) -> None:
             raise pytest.UsageError(
                 f"--against cannot be combined with --{name}: leave out --{name}"
             )
-    if only_lists(config):
+    if run.role is Role.LISTING:
         return
     same = compared_with_itself(config, option.against)
     if same and has_gate(config):

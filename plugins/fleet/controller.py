@@ -19,13 +19,8 @@ from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.instances.hosts import launcher_arguments, named_hosts
 from ipubench.fixtures.instances.plan import instances_of
-from ipubench.plugins.command_line.arguments import (
-    XDIST_KEY,
-    is_worker,
-    measures,
-    only_lists,
-    only_tests,
-)
+from ipubench.plugins.command_line.arguments import XDIST_KEY, only_tests
+from ipubench.plugins.command_line.role import Role, distributes, names_hosts
 from ipubench.plugins.fleet import hosts, outliers
 from ipubench.plugins.fleet.distribution import Distribution, worker_of
 from ipubench.plugins.fleet.local_workers import LocalWorkers
@@ -49,7 +44,7 @@ from ipubench.plugins.run.lines import (
     VerdictLine,
     lines_of,
 )
-from ipubench.plugins.selection.selected import Selection, case_of
+from ipubench.plugins.selection.selected import case_of
 from ipubench.plugins.state import Run, run_of
 
 if TYPE_CHECKING:
@@ -80,23 +75,22 @@ def automatic_workers(config: pytest.Config) -> Optional[int]:
     return len(devices.of(devices.choose(options_of(config).device)).device_ids() or [0])
 
 
-def become_controller(config: pytest.Config) -> None:
-    """Make this process the controller if the command line has workers."""
+def become_controller(config: pytest.Config, role: Role) -> None:
+    """Make this process the controller if that is its role; a listing starts no workers."""
     option = options_of(config)
-    tx = list(config.getoption("tx", None) or [])
-    on_hosts = bool(option.hosts) or any(text.rpartition("*")[2] != hosts.LOCAL for text in tx)
-    if is_worker(config) or only_tests(config):
+    if role is Role.WORKER or only_tests(config):
         return
-    if not on_hosts and config.getoption("dist", "no") == "no":
+    if not distributes(config):
         if option.each_host:
             raise pytest.UsageError("--each-host needs hosts: add --hosts=FILE, or --tx ssh=HOST")
         return
+    tx, on_hosts = list(config.getoption("tx", None) or []), names_hosts(config)
     _refuse(config, tx, on_hosts)
     try:
         found = hosts.of_file(option.hosts) if option.hosts else hosts.of_tx(tx) if on_hosts else []
     except hosts.FleetError as error:
         raise pytest.UsageError(str(error)) from None
-    if only_lists(config):
+    if role is Role.LISTING:
         config.option.dist, config.option.tx = "no", []
         return
     crew: Crew
@@ -372,8 +366,9 @@ class Controller:
             run.closing += outliers.lines(list(run.results.benchmarks.values()))
 
 
-def leave_out_larger(config: pytest.Config, items: List[pytest.Item], selection: Selection) -> None:
+def leave_out_larger(run: Run, items: List[pytest.Item]) -> None:
     """Leave out the cases that need more IPUs than a worker or this machine has."""
+    config, selection = run.config, run.selection
     controller = config.pluginmanager.getplugin("ipubench-controller")
     crew = getattr(controller, "crew", None)
     if isinstance(crew, LocalWorkers) and devices.of(crew.device).poplar and len(crew.names) > 1:
@@ -385,7 +380,7 @@ def leave_out_larger(config: pytest.Config, items: List[pytest.Item], selection:
         selection.leave_out(items, why)
     elsewhere = crew is not None and not isinstance(crew, LocalWorkers)
     elsewhere = elsewhere or bool(named_hosts(launcher_arguments(options_of(config).launcher_args)))
-    if _attaches_ipus(selection.device) and measures(config) and not elsewhere:
+    if _attaches_ipus(selection.device) and run.role.measures and not elsewhere:
         count, place = devices.available_ipus()
         selection.leave_out(items, lambda item, case: _too_large(case, count, place))
     selection.empty = selection.empty or not items

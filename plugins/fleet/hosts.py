@@ -18,6 +18,7 @@ from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.untrusted import read_bytes
 from ipubench.fixtures.machine.files import PathError, user_path
+from ipubench.plugins.command_line.role import LOCAL
 
 #: The fields of a host, besides its address and ``env:NAME``.
 KEYS = ("python", "chdir", "id", "ssh_config")
@@ -26,7 +27,6 @@ SSH_OPTIONS = (
     *("-C", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"),
     *("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3"),
 )
-LOCAL = "popen"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 MOST_BYTES = 1 << 20
 MOST_DEVICES = 1024

@@ -17,7 +17,7 @@ from ipubench.fixtures.case.cases import Case, case_key
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.machine.frames import left_out
 from ipubench.fixtures.runtimes.call import CallStep
-from ipubench.plugins.command_line.arguments import benchmark_arguments, measures, only_tests
+from ipubench.plugins.command_line.arguments import benchmark_arguments
 from ipubench.plugins.measure.alternating import AlternatingMeter
 from ipubench.plugins.measure.base import CaseRun, StepMeter, state_of
 from ipubench.plugins.measure.by_pytest_benchmark import AS_THE_TEST_SAYS, UNIT, begin, record
@@ -45,7 +45,7 @@ def become_case(item: pytest.Item) -> Case:
         return found
     claim(item, run.selection)
     made = make_case(item, run.selection)
-    if measures(run.config):
+    if run.role.measures:
         start_late(run)
         run.spent.begin_case()
         run.progress.add(item.nodeid, made.id)
@@ -67,7 +67,7 @@ def case_run_of(item: pytest.Item, case: Case, benchmark: Any, request: Any) -> 
 def measured(benchmark: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
     """Yield the fixture for a test: pytest-benchmark's, or one that calls our meter."""
     item = request.node
-    if not (benchmark.disabled or only_tests(item.config)):
+    if not (benchmark.disabled or run_of(item.config).selection.own_tests):
         become_case(item)
     if case_key not in item.stash or asks_for(item, "meter") or benchmark.disabled:
         yield benchmark

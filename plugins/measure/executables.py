@@ -14,7 +14,7 @@ from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.environment import export
 from ipubench.fixtures.machine.files import require_private, user_path
 from ipubench.fixtures.poplar.executables import storing
-from ipubench.plugins.command_line.arguments import is_worker, measures
+from ipubench.plugins.command_line.role import Role
 from ipubench.plugins.state import Run
 
 OPTION = "--executable-cache"
@@ -33,7 +33,7 @@ def store_executables(run: Run) -> None:
             f"{OPTION}: only programs for IPUs are stored in it, and this run has "
             f"--device={device}; leave it out, or give --device=ipu"
         )
-    if not measures(run.config):
+    if not run.role.measures:
         return
     if given is None:
         if stores and _starts_fresh_processes(run):
@@ -58,9 +58,10 @@ def forget_executables(run: Run) -> None:
 def _starts_fresh_processes(run: Run) -> bool:
     """Return whether this process may measure a case again in fresh ones, of the same SDK."""
     option = options_of(run.config)
-    controller = run.config.getoption("dist", "no") != "no" and not is_worker(run.config)
     # A stored program may lack the counter.
     counts = "report_hw_cycle_count" in run.selection.assignments
     other_sdk = option.against is not None and not option.against.startswith("git:")
     fresh = (option.baseline_save, option.baseline, option.processes, option.against)
-    return any(fresh) and not (controller or counts or other_sdk or option.launcher_args)
+    return any(fresh) and not (
+        run.role is Role.CONTROLLER or counts or other_sdk or option.launcher_args
+    )

@@ -12,7 +12,6 @@ from typing import Any, Tuple
 
 import pytest
 
-from ipubench.plugins.command_line.arguments import measures, only_tests
 from ipubench.plugins.measure.base import CaseRun, state_of
 from ipubench.plugins.measure.benchmark_cases import become_case, case_run_of
 from ipubench.plugins.measure.by_pytest_benchmark import begin, record
@@ -23,7 +22,7 @@ from ipubench.plugins.state import Run
 
 def watch_results(run: Run) -> None:
     """Watch for results from now on."""
-    if measures(run.config) and not only_tests(run.config):
+    if run.role.measures and not run.selection.own_tests:
         pytest_benchmark_adapter.watch_results(run.config, partial(_begin, run))
 
 

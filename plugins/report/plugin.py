@@ -14,7 +14,6 @@ from ipubench.fixtures.machine.files import check_writable, user_path
 from ipubench.plugins.baseline.format import Document
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.baseline.runs import facts_of
-from ipubench.plugins.command_line.arguments import is_worker, only_lists
 from ipubench.plugins.compare.baseline import missing_cases
 from ipubench.plugins.gate.shown_throughput import shown_throughput
 from ipubench.plugins.record import pytest_benchmark_adapter
@@ -25,9 +24,10 @@ from ipubench.plugins.run.lines import EndLine
 from ipubench.plugins.state import Run
 
 
-def check_places(config: pytest.Config) -> None:
+def check_places(run: Run) -> None:
     """Refuse an unwritable place before anything is measured."""
-    if only_lists(config) or is_worker(config):
+    config = run.config
+    if not run.role.keeps_results:
         return
     folder, document = options_of(config).report, config.option.benchmark_json
     try:

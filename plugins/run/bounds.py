@@ -15,9 +15,8 @@ from typing import Any, ContextManager, Dict, Iterator, List, Optional, Tuple
 
 import pytest
 
-from ipubench.fixtures import devices
 from ipubench.fixtures.command_line import options_of
-from ipubench.plugins.command_line.arguments import is_worker
+from ipubench.plugins.command_line.role import Role
 from ipubench.plugins.record.text import duration_text
 
 #: Rounds get this share of a test's remaining time, after subtracting the other work of a case:
@@ -37,11 +36,10 @@ TIMEOUT, FAULTHANDLER = "timeout", "faulthandler"
 class Bounds:
     """The time limits of the current test."""
 
-    def __init__(self, config: pytest.Config) -> None:
+    def __init__(self, config: pytest.Config, role: Role) -> None:
         self.config = config
-        #: Whether a run has started this process; a worker inherits the same variables.
-        inherits = devices.borrows() and not is_worker(config)
-        self.started = inherits or options_of(config).instance is not None
+        #: Whether a run has started this process for one of its cases.
+        self.started = role in (Role.CHILD, Role.INSTANCE)
         #: The running timer of pytest-timeout: its test and its settings.
         self.timer: Optional[Tuple[pytest.Item, Any]] = None
         #: For pytest-timeout and for faulthandler: the test's timeout and when it began.

@@ -16,7 +16,7 @@ from typing import Any, Dict, Optional
 import pytest
 
 from ipubench.fixtures.command_line import options_of
-from ipubench.plugins.command_line.arguments import is_worker, measures
+from ipubench.plugins.command_line.role import Role
 from ipubench.plugins.run import loading
 from ipubench.plugins.run.results import Recording
 
@@ -83,13 +83,11 @@ class Interruption:
         return self.code
 
 
-def handle_signals(session: pytest.Session) -> Optional[Interruption]:
-    """Install the handler in a session that measures; an instance leaves it to its launcher."""
+def handle_signals(session: pytest.Session, role: Role) -> Optional[Interruption]:
+    """Install the handler in a run; an instance ends with its launcher, a worker with its run."""
     loading.end()
-    config = session.config
-    alone = measures(config) and not is_worker(config)  # a worker ends with its controller
     main = threading.current_thread() is threading.main_thread()
-    return Interruption(session) if alone and main else None
+    return Interruption(session) if role.keeps_results and main else None
 
 
 def note_early_end(run: Recording, ended: int) -> None:

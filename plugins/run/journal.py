@@ -45,7 +45,8 @@ from ipubench.fixtures.case.untrusted import encodable
 from ipubench.fixtures.command_line import change_options, options_of
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import FILE, kind_of, numbered, user_path
-from ipubench.plugins.command_line.arguments import is_worker, measures, spellings, typed_arguments
+from ipubench.plugins.command_line.arguments import spellings, typed_arguments
+from ipubench.plugins.command_line.role import Role
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.files import JsonLinesFile
 from ipubench.plugins.record.structs import as_plain
@@ -196,7 +197,7 @@ def start_late(run: Recording) -> None:
 def start_run(run: Recording, items: List[pytest.Item]) -> None:
     """Start the run and deselect the cases that are already done."""
     # Instances leave recording to the run that started them, and workers to their controller.
-    if not measures(run.config) or run.journal is not None or not any(map(case_of, items)):
+    if not run.role.measures or run.journal is not None or not any(map(case_of, items)):
         return
     done = start(run, items)
     if done:
@@ -210,7 +211,7 @@ def note_selection(run: Recording, items: Sequence[pytest.Item]) -> None:
 
     ``--lf`` or a plugin of the project may deselect cases after all other hooks.
     """
-    if run.journal is None or is_worker(run.config):  # a worker leaves this to its controller
+    if run.journal is None or run.role is Role.WORKER:  # a worker leaves this to its controller
         return
     left = {item.nodeid for item in items}.union(run.results.resumed)
     run.order = [nodeid for nodeid in run.order if nodeid in left]
@@ -228,7 +229,7 @@ def where_results_go(run: Recording) -> List[str]:
 
 def begin_case(run: Recording, item: pytest.Item) -> None:
     """Record that a case starts; a worker leaves this to its controller."""
-    if run.journal is not None and case_of(item) is not None and not is_worker(item.config):
+    if run.journal is not None and case_of(item) is not None and run.role is not Role.WORKER:
         run.add(BeginLine(item.nodeid))
 
 
@@ -274,5 +275,5 @@ def end_selection(run: Recording) -> None:
         return
     # The same order as in a run without interruption.
     run.results.arrange(run.order)
-    if run.order != run.results.selected and not is_worker(run.config):
+    if run.order != run.results.selected and run.role is not Role.WORKER:
         run.add(SelectedLine(run.order))

@@ -18,7 +18,7 @@ from ipubench.fixtures.case.cases import Case, case_key
 from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.case.untrusted import printable
 from ipubench.fixtures.machine.output import uncaptured
-from ipubench.plugins.command_line.arguments import is_worker
+from ipubench.plugins.command_line.role import Role
 from ipubench.plugins.gate.shown_throughput import shown_throughput
 from ipubench.plugins.record.record import is_timed, of_test
 from ipubench.plugins.record.text import (
@@ -47,11 +47,11 @@ class Progress:
     #: The real clock, even if a test replaces the module's, as freezegun does.
     _clock = staticmethod(time.monotonic)
 
-    def __init__(self, config: pytest.Config) -> None:
+    def __init__(self, config: pytest.Config, role: Role = Role.MAIN) -> None:
         self.terminal: Any = config.pluginmanager.getplugin("terminalreporter")
         self.config = config
         # The terminal of a pytest-xdist worker is not visible.
-        unseen = self.terminal is None or is_worker(config)
+        unseen = self.terminal is None or role is Role.WORKER
         self.quiet = unseen or config.getoption("verbose", 0) < 0
         self.live = not self.quiet and _can_rewrite(config, self.terminal)
         self.running: List[str] = []

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from ipubench.fixtures.machine.processor import allowed_cpus
+from ipubench.plugins.command_line.role import Role
 from ipubench.plugins.record.counts import Counts
 from ipubench.plugins.record.files import JsonLinesFile, storable
 from ipubench.plugins.record.record import with_processes, with_record
@@ -184,6 +185,7 @@ class Recording:
 
     config: pytest.Config
     selection: Selection
+    role: Role = Role.MAIN
     #: The CPUs of the process before its device pins it to some of them.
     cpus: FrozenSet[int] = field(default_factory=lambda: frozenset(allowed_cpus()))
     #: None until there is a case to measure.

@@ -15,7 +15,6 @@ from ipubench.fixtures.data.provider import example_splits, split_of
 from ipubench.fixtures.data.sources import KINDS, Key, in_user_folder, source
 from ipubench.fixtures.data.tfds.feed import PREPARED_DATASETS
 from ipubench.fixtures.pytest_fixtures import shared_of
-from ipubench.plugins.command_line.arguments import only_lists
 from ipubench.plugins.selection.functions import asks_for
 from ipubench.plugins.selection.selected import case_of
 
@@ -24,8 +23,6 @@ SAMPLES_ONLY = "not a data set; --dataset-dir=PATH or DATASETS_DIR names one"
 
 def find_data(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Find the images and TFRecords that the selected cases need. Raises UsageError."""
-    if only_lists(config):
-        return
     found = shared_of(config).found
     try:
         for key in _read(items):

@@ -34,6 +34,7 @@ from ipubench.fixtures.case.cases import (
 from ipubench.fixtures.case.masking import mask_value
 from ipubench.fixtures.case.options import CaseConfig, check_value, is_masked, resolve_key
 from ipubench.fixtures.command_line import options_of
+from ipubench.plugins.command_line.arguments import only_tests
 from ipubench.plugins.command_line.set_option import assign, convert, parse_assignments
 from ipubench.plugins.selection.order import SERVERS
 from ipubench.plugins.selection.selected import COMMON, FRAMEWORKS, NOT_OFFERED, Selection
@@ -58,7 +59,7 @@ def selection_of(config: pytest.Config) -> Selection:
     why_not = devices.of(device).without_number
     if option.device_id is not None and why_not:
         raise pytest.UsageError(f"--device-id: {why_not}")
-    return Selection(assignments, device)
+    return Selection(assignments, device, only_tests(config))
 
 
 def parametrize_cases(metafunc: pytest.Metafunc, selection: Selection) -> None:

@@ -21,7 +21,6 @@ from ipubench.fixtures.command_line import options_of, value_of
 from ipubench.fixtures.instances.plan import instances_of
 from ipubench.fixtures.runtimes.call import OWN
 from ipubench.plugins.command_line.arguments import (
-    only_tests,
     spellings,
     typed_arguments,
     typed_measuring_arguments,
@@ -64,7 +63,7 @@ def note_collected(
 
 def make_case_of(item: pytest.Item, selection: Selection) -> None:
     """Make a case of a test that measures and has none."""
-    if _measures_without_cases(item):
+    if not selection.own_tests and _measures_without_cases(item):
         make_case(item, selection)
 
 
@@ -88,7 +87,7 @@ def make_case(item: pytest.Item, selection: Selection) -> Case:
 def _measures_without_cases(item: pytest.Item) -> bool:
     """Return whether a test without a case uses a measuring fixture or the marker."""
     measures = any(asks_for(item, name) for name in MEASURING) or _is_marked(item)
-    return measures and case_of(item) is None and not only_tests(item.config)
+    return measures and case_of(item) is None
 
 
 def _is_marked(item: pytest.Item) -> bool:

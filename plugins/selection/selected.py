@@ -30,6 +30,8 @@ class Selection:
 
     assignments: Dict[str, List[str]]
     device: str
+    #: Whether the command line names only this project's tests, which time nothing.
+    own_tests: bool = False
     #: The node ids of all cases of the collected files, with the command line's overrides and
     #: without; also of cases that the command line does not name.
     nodeids: Set[str] = dataclasses.field(default_factory=set)

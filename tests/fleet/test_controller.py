@@ -13,6 +13,7 @@ import pytest
 from ipubench.fixtures import devices
 from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.command_line.arguments import XDIST_KEY, workers_in_turns
+from ipubench.plugins.command_line.role import Role
 from ipubench.plugins.fleet import controller
 from ipubench.plugins.fleet.distribution import Distribution
 from ipubench.plugins.fleet.local_workers import LocalWorkers
@@ -105,7 +106,8 @@ def test_cases_that_need_more_than_a_workers_ipu_are_left_out(
             pluginmanager=mock.Mock(getplugin=mock.Mock(return_value=ours)),
             option=given_options(launcher_args=None),
         )
-        controller.leave_out_larger(config, [], selection)
+        run: Any = SimpleNamespace(config=config, selection=selection, role=Role.CONTROLLER)
+        controller.leave_out_larger(run, [])
     (why,) = found
     for ipus, instances, said in ((1, 1, False), (2, 1, True), (1, 2, True)):
         case = SimpleNamespace(config=SimpleNamespace(ipus=ipus, instances=instances))

@@ -8,6 +8,7 @@ from typing import Any, Dict, Iterator, List
 
 import pytest
 
+from ipubench.plugins.command_line.role import Role
 from ipubench.plugins.run import interruption, loading
 from ipubench.plugins.run.interruption import Interruption
 from tests.support.command_line import given_options
@@ -51,16 +52,11 @@ def test_the_first_signal_ends_the_run_and_a_later_one_the_process(
 
 
 @pytest.mark.parametrize(
-    ("measures", "is_worker", "answers"),
-    [(True, False, True), (True, True, False), (False, False, False)],
+    ("role", "answers"), [(Role.MAIN, True), (Role.WORKER, False), (Role.LISTING, False)]
 )
-def test_a_measuring_run_handles_sigterm(
-    measures: bool, is_worker: bool, answers: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(interruption, "measures", lambda config: measures)
-    monkeypatch.setattr(interruption, "is_worker", lambda config: is_worker)
+def test_a_measuring_run_handles_sigterm(role: Role, answers: bool) -> None:
     session: Any = SimpleNamespace(config=None)
-    handler = interruption.handle_signals(session)
+    handler = interruption.handle_signals(session, role)
     assert (handler is not None) == answers
     if handler is not None:
         handler.leave()
