@@ -163,7 +163,7 @@ class ChildRunner:
         number = counted(len(cases), "case")
         what = f"counting the instructions of {number}"
         if done:
-            what = f"counting {number} whose counts differ once more"
+            what = f"counting again, because counts differ: {number}"
         started = time.monotonic()
         names = [case.name for case in cases]
         _count(self._run, self._counting, names, range(done, done + need.counts), what)

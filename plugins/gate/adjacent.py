@@ -35,7 +35,7 @@ STRETCH = 2.0
 class Side(Struct):
     """The rounds of one process: seconds, and the shares of the time that others took.
 
-    ``by_others``: CPU time of other programs; ``lost``: what of it was taken from us
+    ``by_others``: CPU time of other programs; ``lost``: the part of it that this process lost
     (fixtures/machine/contention.py). ``cpu_seconds``: those that the process itself used;
     ``waited``: the seconds for which its threads had no CPU. All are None if the system does not
     count them, the last two also if a round has an untimed part.
