@@ -85,31 +85,36 @@ class CaseRow:
     kind: str = ""
     reasons: Sequence[str] = ()
     profile: Optional[Profile] = None
+    #: The stored entry that it was compared with, if known.
+    before: Optional[Benchmark] = None
+    skipped: bool = False
     ratio: Optional[Ratio] = None
 
     @property
-    def record(self) -> Record:
-        """The record of a case with a result."""
+    def result(self) -> Benchmark:
+        """The result of a measured case."""
         assert self.benchmark is not None
-        return self.benchmark.record
+        return self.benchmark
+
+    @property
+    def record(self) -> Record:
+        """The record of a measured case."""
+        return self.result.record
 
     @cached_property
     def rate(self) -> ShownThroughput:
         """The throughput that its verdict compared."""
-        assert self.benchmark is not None
-        return shown_throughput(self.benchmark, self.verdict)
+        return shown_throughput(self.result, self.verdict)
 
     @property
     def compute(self) -> ShownCompute:
         """The FLOP/s at this throughput."""
-        assert self.benchmark is not None
-        return shown_compute(self.benchmark, self.rate)
+        return shown_compute(self.result, self.rate)
 
     @property
     def processes(self) -> Sequence[Process]:
         """The processes that measured it."""
-        assert self.benchmark is not None
-        return processes_of(self.benchmark)
+        return processes_of(self.result)
 
     @property
     def file(self) -> str:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import collections
 import dataclasses
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+
+from msgspec.structs import replace
 
 from ipubench.fixtures.case.errors import counted, some_of
 from ipubench.plugins.baseline.case_row import CaseRow
-from ipubench.plugins.baseline.entries import Place, Value, names_of, place_of
+from ipubench.plugins.baseline.entries import Place, names_of, place_of
 from ipubench.plugins.baseline.format import Document
 from ipubench.plugins.baseline.run_facts import (
     BAD,
@@ -18,13 +21,14 @@ from ipubench.plugins.baseline.run_facts import (
     MEASURED,
     NO_GATE,
     NOT_RUN,
+    SKIPPED,
     RunFacts,
     in_time,
-    worst_run,
+    together,
 )
 from ipubench.plugins.gate.passed import why_passed
 from ipubench.plugins.record.record import THROUGHPUT
-from ipubench.plugins.record.structs import Benchmark, Profile
+from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.text import (
     EXIT_USAGE,
     cut_middle,
@@ -63,103 +67,72 @@ class Report:
 
     #: In a baseline's format, with one entry for each case and machine.
     document: Document
-    #: Case -> verdict, including missing cases.
-    verdicts: Dict[str, Verdict] = field(default_factory=dict)
-    #: Case -> passed, failed, skipped.
-    outcomes: Dict[str, str] = field(default_factory=dict)
-    #: Case -> why it did not pass, in one line.
-    reasons: Dict[str, str] = field(default_factory=dict)
-    #: Case -> its operations.
-    profiles: Dict[str, Profile] = field(default_factory=dict)
+    #: All runs together, and each of them; baseline.json stores these.
+    facts: RunFacts = field(default_factory=RunFacts)
+    runs: Sequence[RunFacts] = ()
     #: Case -> the stored entry that it was compared with, if known.
     before: Dict[str, Benchmark] = field(default_factory=dict)
-    #: Selected cases without an outcome.
-    not_run: List[str] = field(default_factory=list)
     #: Cases of the baseline that were not selected, when it is compared later.
     unselected: int = 0
-    #: Problems of the runs themselves, one sentence each.
-    problems: List[str] = field(default_factory=list)
-    #: What it was compared with, or ''.
-    baseline: str = ""
-    #: What it was judged by, such as 'gate 5.0%'.
-    gate: str = NO_GATE
-    command: str = ""
-    started: Optional[float] = None  # seconds since 1970
-    ended: Optional[float] = None
-    interrupted: bool = False
-    #: The runs in the report; its baseline.json stores them.
-    runs: Sequence[RunFacts] = ()
-    #: Place -> the case's name.
-    names: Dict[Place, str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        places = [place for run in self.runs for place in run.places().values()]
-        self.names = names_of([*map(place_of, self.document.benchmarks), *places])
 
     @classmethod
     def of(cls, document: Document, runs: Sequence[RunFacts]) -> Report:
-        """Return a report of some runs with their own verdicts.
-
-        If several runs on one machine have a case, the report shows its worst outcome.
-        """
+        """Return a report of some runs with their own verdicts."""
         report = cls(document, runs=in_time(runs))
-        named = [run.named(report.names) for run in report.runs]
-        for nodeid, run in worst_run(named).items():
-            _take(nodeid, report.verdicts, run.verdicts)
-            _take(nodeid, report.outcomes, run.outcomes)
-            _take(nodeid, report.reasons, run.reasons)
-            _take(nodeid, report.profiles, run.profiles)
-            if run.kind_of(nodeid) == NOT_RUN:
-                report.not_run.append(nodeid)
-        report._describe()
+        report.facts = together([run.named(report.names) for run in report.runs])
         return report
 
-    def _describe(self) -> None:
-        """Set the fields that describe all runs together."""
-        self.baseline = _joined(run.baseline for run in self.runs)
-        self.gate = _joined(run.gate for run in self.runs if run.baseline) or NO_GATE
-        self.command = _joined(run.command for run in self.runs)
-        self.started = min((run.started for run in self.runs if run.started), default=None)
-        self.ended = max((run.ended for run in self.runs if run.ended), default=None)
-        self.interrupted = any(run.interrupted for run in self.runs)
-        for run in self.runs:
-            trouble = run.trouble()
-            # The headline already mentions the interruption of a single run.
-            if trouble and not (run.interrupted and len(self.runs) == 1):
-                named = not run.name or trouble.startswith(f"{run.name} ")
-                self.problems.append(trouble if named else f"{run.name}: {trouble}")
+    @cached_property
+    def names(self) -> Dict[Place, str]:
+        """Place -> the case's name."""
+        places = [place for run in self.runs for place in run.places().values()]
+        return names_of([*map(place_of, self.document.benchmarks), *places])
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C or SIGTERM ended a run."""
+        return any(run.interrupted for run in self.runs)
+
+    @property
+    def problems(self) -> List[str]:
+        """Problems of the runs themselves, one sentence each.
+
+        The headline already mentions the interruption of a single run.
+        """
+        if self.interrupted and len(self.runs) == 1:
+            return []
+        return list(filter(None, (run.named_trouble() for run in self.runs)))
 
     @property
     def ended_badly(self) -> bool:
         """Whether a run ended early or has another problem besides its cases."""
         return bool(self.problems) or self.interrupted
 
-    def judge(self, verdicts: Mapping[str, Verdict]) -> None:
+    def judge(self, verdicts: Mapping[str, Verdict], baseline: str, gate: str) -> None:
         """Set the verdicts of a later comparison.
 
         If the selection is known, a case without a result is missing only if it passed. Otherwise
-        it failed, was skipped, was not run, or was not selected; the last ones are counted.
+        it failed, was skipped, was not run, or was not selected; the last ones are counted. The
+        result of a case that was interrupted is not judged.
         """
         selected = {case for run in self.runs for case in run.selected}
         known = bool(self.runs) and all(run.selected for run in self.runs)
         outcomes = [outcome for run in self.runs for outcome in run.outcomes.items()]
         passed = {case for case, how in outcomes if how == "passed"}
         ran = passed - {case for case, how in outcomes if how == "failed"}
-        for name, verdict in verdicts.items():
-            if not known or verdict.kind != MISSING:
-                self.verdicts[name] = verdict
-            elif name not in selected:
-                self.unselected += 1
-            elif name in ran:
-                self.verdicts[name] = verdict
+        missing = {name for name, one in verdicts.items() if known and one.kind == MISSING}
+        self.unselected = len(missing - selected)
+        left_out = (missing - (ran & selected)) | set(self.facts.not_run())
+        kept = {name: one for name, one in verdicts.items() if name not in left_out}
+        kept = {**self.facts.verdicts, **kept}
+        self.facts = replace(self.facts, verdicts=kept, baseline=baseline, gate=gate)
 
     def keep_compared(self, find: Callable[[Benchmark], Optional[Benchmark]]) -> None:
         """Keep the stored entry of each compared case, which ``find`` returns."""
         for name, benchmark in self.measured().items():
             entry = find(benchmark)
             # Rounds of another machine, for example, must not be shown next to these.
-            verdict = self.verdicts.get(name)
-            if entry is not None and verdict is not None and verdict.change is not None:
+            if entry is not None and self.facts.verdicts.get(name, NO_VERDICT).change is not None:
                 self.before[name] = entry
 
     def measured(self) -> Dict[str, Benchmark]:
@@ -168,35 +141,33 @@ class Report:
 
     def rows(self) -> List[CaseRow]:
         """Return a row per measured case, then rows of cases without a result."""
-        measured = self.measured()
-        failed = [case for case, outcome in self.outcomes.items() if outcome == "failed"]
+        measured, facts = self.measured(), self.facts
+        kinds = {case: facts.kind_of(case) for case in facts.cases()}
         nodeids = {name: nodeid for (nodeid, _), name in self.names.items()}
-        names = dict.fromkeys([*measured, *failed, *self.verdicts, *self.not_run])
-        return [self._row(name, nodeids.get(name, name), measured.get(name)) for name in names]
+        failed = [case for case, kind in kinds.items() if kind == FAILED]
+        others = [*failed, *facts.verdicts, *facts.not_run()]
+        return [
+            self._row(name, nodeids.get(name, name), kinds.get(name, MEASURED), measured.get(name))
+            for name in dict.fromkeys([*measured, *others])
+        ]
 
-    def _row(self, name: str, nodeid: str, benchmark: Optional[Benchmark]) -> CaseRow:
-        verdict = self.verdicts.get(name, NO_VERDICT)
-        kind, reasons = verdict.kind or MEASURED, reasons_of(verdict)
-        if self.outcomes.get(name) == "failed" and kind != "regressed":
-            kind = kind if kind == "missing" else FAILED
-            reasons = [*filter(None, [self.reasons.get(name, "")]), *reasons]
-        elif name in self.not_run:
-            kind, reasons = NOT_RUN, ["its run ended before its test", *reasons]
+    def _row(self, name: str, nodeid: str, kind: str, benchmark: Optional[Benchmark]) -> CaseRow:
+        verdict = self.facts.verdicts.get(name, NO_VERDICT)
+        why = {FAILED: self.facts.reasons.get(name, ""), NOT_RUN: "its run ended before its test"}
         short = benchmark.record.name if benchmark else parts_of(nodeid)[2] or nodeid
-        # The machine is part of the name if there are several.
-        short += name[len(nodeid) :]
         return CaseRow(
-            name, short, nodeid, benchmark, verdict, kind, reasons, self.profiles.get(name)
+            id=name,
+            # The machine is part of the name if there are several.
+            name=short + name[len(nodeid) :],
+            nodeid=nodeid,
+            benchmark=benchmark,
+            verdict=verdict,
+            kind=verdict.kind or MEASURED if kind == SKIPPED else kind,
+            reasons=[*filter(None, [why.get(kind, "")]), *reasons_of(verdict)],
+            profile=self.facts.profiles.get(name),
+            before=self.before.get(name),
+            skipped=self.facts.outcomes.get(name) == SKIPPED,
         )
-
-
-def _take(case: str, ours: Dict[str, Value], its: Mapping[str, Value]) -> None:
-    if case in its:
-        ours[case] = its[case]
-
-
-def _joined(values: Iterable[str]) -> str:
-    return " | ".join(dict.fromkeys(filter(None, values)))
 
 
 def exit_code(report: Report, rows: Sequence[CaseRow]) -> int:
@@ -210,7 +181,7 @@ def exit_code(report: Report, rows: Sequence[CaseRow]) -> int:
     nothing = not rows and all(run.exit_code is None for run in report.runs)
     if nothing or report.ended_badly or any(kind in found for kind in BAD):
         return 1
-    return 0 if report.gate == NO_GATE else of_verdicts(found)
+    return 0 if report.facts.gate == NO_GATE else of_verdicts(found)
 
 
 def named(rows: Sequence[CaseRow]) -> List[CaseRow]:
@@ -242,8 +213,10 @@ def headline(report: Report, rows: Sequence[CaseRow]) -> str:
     """Return a sentence on how the run ended."""
     numbers = [f"{count} {kind}" for kind, count in counts(rows).items()]
     text = f"{counted(len(rows), 'case')}: {', '.join(numbers) or 'none'}"
-    if report.baseline:
-        baseline, gate = (cut_middle(one, MOST_JOINED) for one in (report.baseline, report.gate))
+    if report.facts.baseline:
+        baseline, gate = (
+            cut_middle(one, MOST_JOINED) for one in (report.facts.baseline, report.facts.gate)
+        )
         text += f", against {baseline} ({gate})"
     if exit_code(report, rows) == EXIT_UNDECIDED:
         text += "; no case was decided"
@@ -266,7 +239,7 @@ def conclusion(report: Report, rows: Sequence[CaseRow]) -> str:
         others = {INCONCLUSIVE: open_, UNJUDGED: len(rows) - clear - open_}
         text += "".join(f", {count} {kind}" for kind, count in others.items() if count)
     else:
-        text = f"{cases} measured" + (", none judged" if report.baseline else "")
+        text = f"{cases} measured" + (", none judged" if report.facts.baseline else "")
     return text + _of_the_runs(report)
 
 

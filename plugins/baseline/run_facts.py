@@ -6,7 +6,7 @@ They come from a journal's lines. A report's ``baseline.json`` stores them under
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, List, Mapping, Optional, Sequence
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
 
 from msgspec.structs import replace
 
@@ -15,7 +15,7 @@ from ipubench.plugins.baseline.entries import Place, Value
 from ipubench.plugins.record.structs import Moment, Part, Profile
 from ipubench.plugins.record.verdict import INCOMPARABLE, UNJUDGED, Verdict
 
-FAILED, NOT_RUN, MEASURED = "failed", "not run", "measured"
+FAILED, SKIPPED, NOT_RUN, MEASURED = "failed", "skipped", "not run", "measured"
 #: How a case can end, most important first.
 KINDS = (
     "regressed",
@@ -32,7 +32,7 @@ KINDS = (
 )
 BAD = ("regressed", FAILED, "missing", NOT_RUN)
 #: The result of a test that ended like this, or did not end, may be wrong.
-UNPROVEN = (FAILED, NOT_RUN, "skipped")
+UNPROVEN = (FAILED, NOT_RUN, SKIPPED)
 #: Exit codes: pytest's for Ctrl-C, and a shell's for SIGTERM.
 EXITS_OF_INTERRUPTED = (2, 143)
 NO_GATE = "no gate"
@@ -88,13 +88,17 @@ class RunFacts(Part, frozen=True, omit_defaults=False):
         """Return every case that it mentions."""
         return list(dict.fromkeys([*self.selected, *self.outcomes, *self.verdicts]))
 
+    def not_run(self) -> List[str]:
+        """Return the cases whose test has not ended."""
+        return [case for case in self.cases() if self.kind_of(case) == NOT_RUN]
+
     def kind_of(self, nodeid: str) -> str:
         """Return how a case ended, one of ``KINDS``, or 'skipped'."""
         outcome = self.outcomes.get(nodeid)
         kind = self.verdicts[nodeid].kind if nodeid in self.verdicts else ""
         if outcome == "failed" and kind not in ("regressed", "missing"):
             return FAILED
-        if kind and not (outcome == "skipped" and kind == INCOMPARABLE):
+        if kind and not (outcome == SKIPPED and kind == INCOMPARABLE):
             return kind
         if outcome is None:
             return NOT_RUN
@@ -116,6 +120,12 @@ class RunFacts(Part, frozen=True, omit_defaults=False):
         if self.exit_code in (0, 6) or (self.exit_code == 1 and bad):
             return ""
         return f"the run ended with exit code {self.exit_code}; {far}"
+
+    def named_trouble(self) -> str:
+        """Return the problem with the name of the run, or ''."""
+        found = self.trouble()
+        named = not found or not self.name or found.startswith(f"{self.name} ")
+        return found if named else f"{self.name}: {found}"
 
     def damage(self) -> str:
         """Return which lines of its journal cannot be read, or ''."""
@@ -217,6 +227,32 @@ def worst_run(runs: Sequence[RunFacts]) -> Dict[str, RunFacts]:
             if known is None or _rank(run, nodeid) <= _rank(known, nodeid):
                 found[nodeid] = run
     return found
+
+
+def together(runs: Sequence[RunFacts]) -> RunFacts:
+    """Return several runs as one, with the worst outcome of each case. ``runs``: oldest first."""
+    worst = worst_run(runs)
+
+    def part(name: str) -> Dict[str, Any]:
+        found = ((case, getattr(run, name)) for case, run in worst.items())
+        return {case: values[case] for case, values in found if case in values}
+
+    return RunFacts(
+        command=_joined(run.command for run in runs),
+        started=min((run.started for run in runs if run.started), default=None),
+        ended=max((run.ended for run in runs if run.ended), default=None),
+        selected=list(worst),
+        outcomes=part("outcomes"),
+        reasons=part("reasons"),
+        verdicts=part("verdicts"),
+        profiles=part("profiles"),
+        baseline=_joined(run.baseline for run in runs),
+        gate=_joined(run.gate for run in runs if run.baseline) or NO_GATE,
+    )
+
+
+def _joined(values: Iterable[str]) -> str:
+    return " | ".join(dict.fromkeys(filter(None, values)))
 
 
 def _rank(run: RunFacts, nodeid: str) -> int:

@@ -127,13 +127,14 @@ def stored_report(paths: Sequence[Path], before: Optional[Path], threshold: floa
             f"--baseline={before}: {judged[0].name} was compared with {judged[0].baseline} "
             f"({judged[0].gate}) when it ran, and its own verdicts are shown: leave out --baseline"
         )
-    report.baseline, report.gate = str(before), f"gate {percent(threshold)}"
     stored = renamed(store.load_all(before), names_in(suite_root()))
     report.judge(
         {
             report.names.get(one.place, one.key.nodeid): one.verdict
             for one in differences(stored, now, threshold)
-        }
+        },
+        str(before),
+        f"gate {percent(threshold)}",
     )
     entries = by_case(stored)
     report.keep_compared(lambda benchmark: find(entries, *key_of(benchmark)))

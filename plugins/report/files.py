@@ -85,7 +85,7 @@ def _sound(report: Report) -> List[CaseRow]:
         if row.benchmark is not None
         and not row.implausible
         and row.kind not in UNPROVEN
-        and report.outcomes.get(row.id) != "skipped"
+        and not row.skipped
     ]
 
 

@@ -20,7 +20,6 @@ from ipubench.plugins.record.text import cut_middle, minute_of, rate_text
 from ipubench.plugins.record.verdict import (
     EXIT_UNDECIDED,
     UNJUDGED,
-    Verdict,
     change_text,
     how_compared,
 )
@@ -53,7 +52,8 @@ CUT = ("rows", "profiles", "groups", "changed")
 
 def markdown(report: Report) -> str:
     """Return the summary: conclusion, changes, the rest folded; at most 60 kB."""
-    rows = named(report.rows())
+    rows, whole = named(report.rows()), report.facts
+    judged = {row.name: row.verdict for row in rows if row.verdict.kind}
     changed = by_change([row for row in rows if row.kind in CHANGED])
     compared = any(row.verdict.change is not None for row in rows)
     cells = [[" ".join(column.texts(row)).strip() for column in SUMMARY] for row in rows]
@@ -67,7 +67,7 @@ def markdown(report: Report) -> str:
             "changed": [_changed(row) for row in changed],
             "how": how_compared(any(row.verdict.in_turns for row in rows)) if compared else "",
             "mean": mean_in_words(row.verdict for row in rows),
-            "groups": group_tables(report, rows),
+            "groups": group_tables(rows),
             "group_headings": GROUP_HEADINGS,
             "profiles": profiles.shown(changed),
             "noisy": own_noise((row.name, row.verdict) for row in rows),
@@ -76,12 +76,12 @@ def markdown(report: Report) -> str:
             "headings": [SUMMARY[index].heading for index in columns],
             "shared": shared_line(SUMMARY, cells),
             "all": "The case" if len(rows) == 1 else f"All {len(rows)} cases",
-            "started": "" if report.started is None else minute_of(report.started),
-            "command": cut_middle(report.command, MOST_COMMAND),
+            "started": "" if whole.started is None else minute_of(whole.started),
+            "command": cut_middle(whole.command, MOST_COMMAND),
             "published": list(map(str.strip, published.last_lines(report.document.benchmarks))),
             "environment": _environment(report),
             "left": LEFT,
-            "open": "" if report.gate == NO_GATE else open_line(_verdicts(report, rows)),
+            "open": "" if whole.gate == NO_GATE else open_line(judged),
         }
     )
 
@@ -89,12 +89,6 @@ def markdown(report: Report) -> str:
 def _gate_notes(report: Report) -> List[str]:
     notes = [note for run in report.runs for note in run.gate_notes]
     return list(dict.fromkeys(notes))[:MOST_PROBLEMS]
-
-
-def _verdicts(report: Report, rows: Sequence[CaseRow]) -> Dict[str, Verdict]:
-    """Return the verdicts by the names in the tables."""
-    names = {row.id: row.name for row in rows}
-    return {names.get(name, name): one for name, one in report.verdicts.items()}
 
 
 def _mark(report: Report, rows: Sequence[CaseRow]) -> str:

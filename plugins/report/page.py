@@ -19,7 +19,7 @@ from ipubench.plugins.baseline.rows import (
     place,
 )
 from ipubench.plugins.baseline.run_facts import BAD, MEASURED
-from ipubench.plugins.record.structs import Benchmark, Facts, Json
+from ipubench.plugins.record.structs import Benchmark, Facts
 from ipubench.plugins.record.text import distinct_names, minute_of
 from ipubench.plugins.record.verdict import how_compared
 from ipubench.plugins.report import published
@@ -55,7 +55,7 @@ def page(report: Report) -> str:
         ],
         "columns": _columns(rows),
         "rows": [_line(row) for row in rows],
-        "groups": group_tables(report, rows),
+        "groups": group_tables(rows),
         "group_headings": GROUP_HEADINGS,
         "profiles": shown(rows),
         "published": published.lines_of(report.document.benchmarks),
@@ -63,7 +63,7 @@ def page(report: Report) -> str:
         "environment": environment(report.document),
         "data": {
             "rows": _charted(rows),
-            "details": _details(report),
+            "details": _details(rows),
         },
         "style": script("style.css"),
         "script": script("table.js", "plot.js", "charts.js"),
@@ -109,18 +109,18 @@ def _charted(rows: Sequence[CaseRow]) -> List[Facts]:
 
 def _overview(report: Report) -> Dict[str, str]:
     """Return the facts about the run: machine, time, comparison."""
-    groups = environment(report.document)
+    groups, whole = environment(report.document), report.facts
     facts = {
         "device": groups.get("device", {}).get("name"),
         "fingerprint": groups.get("device", {}).get("fingerprint"),
         "git": groups.get("code", {}).get("git"),
-        "compared with": f"{report.baseline} ({report.gate})" if report.baseline else None,
-        "command": report.command or None,
+        "compared with": f"{whole.baseline} ({whole.gate})" if whole.baseline else None,
+        "command": whole.command or None,
     }
-    if report.started is not None:
-        facts["started"] = minute_of(report.started)
-    if report.started is not None and report.ended is not None:
-        facts["took"] = duration(report.ended - report.started)
+    if whole.started is not None:
+        facts["started"] = minute_of(whole.started)
+    if whole.started is not None and whole.ended is not None:
+        facts["took"] = duration(whole.ended - whole.started)
     return {key: value for key, value in facts.items() if value}
 
 
@@ -160,17 +160,17 @@ def _line(row: CaseRow) -> Facts:
     }
 
 
-def _details(report: Report) -> Facts:
+def _details(rows: Sequence[CaseRow]) -> Facts:
     """Return the processes of each measured case, those that it was compared with, its options."""
-    found: Dict[str, Json] = {}
-    for name, benchmark in report.measured().items():
-        before = report.before.get(name)
-        found[name] = {
-            "processes": _processes(benchmark),
-            "before": _processes(before) if before is not None else [],
-            "options": benchmark.record.effective_options,
+    return {
+        row.id: {
+            "processes": _processes(row.benchmark),
+            "before": [] if row.before is None else _processes(row.before),
+            "options": row.record.effective_options,
         }
-    return found
+        for row in rows
+        if row.benchmark is not None
+    }
 
 
 def _processes(benchmark: Benchmark) -> List[Facts]:

@@ -41,16 +41,17 @@ def table_rows(benchmarks: Sequence[Benchmark], verdicts: Mapping[str, Verdict])
     first, for blocks and for cases. Functions with the same name also show their file, cases with
     the same name pytest's identifier.
     """
-    groups = groups_of({benchmark.fullname: benchmark for benchmark in benchmarks}, verdicts)
-    group_of = {nodeid: group for group in groups for nodeid in group.ratios}
-    ratios = {nodeid: ratio for group in groups for nodeid, ratio in group.ratios.items()}
+    rows = [
+        CaseRow(one.fullname, one.record.name, one.fullname, one, found, found.kind)
+        for one in benchmarks
+        for found in [verdicts.get(one.fullname, NO_VERDICT)]
+    ]
+    groups = groups_of(rows)
+    grouped = {row.id: (group.name, row) for group in groups for row in group.rows}
     blocks: Dict[Tuple[str, str], List[CaseRow]] = {}
-    for one in benchmarks:
-        name, found = one.fullname, verdicts.get(one.fullname, NO_VERDICT)
-        group, ratio = group_of.get(name), ratios.get(name)
-        row = CaseRow(name, one.record.name, name, one, found, found.kind, ratio=ratio)
-        block = without_identifier(name) if group is None else group.name
-        blocks.setdefault((block, row.rate.unit), []).append(row)
+    for row in rows:
+        name, row = grouped.get(row.id, (without_identifier(row.id), row))
+        blocks.setdefault((name, row.rate.unit), []).append(row)
 
     def in_block(row: CaseRow) -> Tuple[Tuple[int, float], float]:
         return place(row), row.ratio.value if row.ratio is not None else 0.0
@@ -60,16 +61,16 @@ def table_rows(benchmarks: Sequence[Benchmark], verdicts: Mapping[str, Verdict])
     headings = distinct_names(
         {name: name if name in named else name_of_test(name) for name, _ in blocks}
     )
-    rows = []
+    lines = []
     for (name, unit), members in ordered:
         heading = f"{headings[name]} ({unit})"
         names = distinct_names({one.id: one.name for one in members})
         if [*names.values()] == [headings[name]]:  # its only row would repeat it
-            rows.append(_row(heading, members[0]))
+            lines.append(_row(heading, members[0]))
             continue
-        rows.append(Row((heading,)))
-        rows += [_row(f"  {names[one.id]}", one) for one in sorted(members, key=in_block)]
-    return rows
+        lines.append(Row((heading,)))
+        lines += [_row(f"  {names[one.id]}", one) for one in sorted(members, key=in_block)]
+    return lines
 
 
 def _row(name: str, row: CaseRow) -> Row:

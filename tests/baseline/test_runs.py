@@ -19,6 +19,7 @@ from ipubench.plugins.record.verdict import Verdict
 from ipubench.plugins.report.__main__ import main as report_command
 from tests.support.baselines import Shell
 from tests.support.harness import Outcome, Project, run_here
+from tests.support.reports import benchmark, document
 
 pytest.importorskip("jinja2", reason="pip install jinja2")
 
@@ -284,6 +285,18 @@ def test_the_recorded_outcome_of_a_run_decides_the_exit_code(
     rows = report.rows()
     assert exit_code(report, rows) == code
     assert words in " ".join([headline(report, rows), *report.problems])
+
+
+def test_a_case_that_was_interrupted_is_not_judged_later() -> None:
+    ended, open_ = benchmark("a"), benchmark("b")
+    names = [ended.fullname, open_.fullname]
+    run = facts(selected=names, outcomes={names[0]: "passed"}, exit_code=2)
+    report = Report.of(document([ended, open_]), [run])
+    report.judge({name: Verdict("pass", change=0.1) for name in names}, "main", "gate 2%")
+    assert [(row.kind, row.verdict.change) for row in report.rows()] == [
+        ("pass", 0.1),
+        ("not run", None),
+    ]
 
 
 @pytest.mark.parametrize(

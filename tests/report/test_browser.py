@@ -14,7 +14,7 @@ from ipubench.plugins.record.record import with_processes
 from ipubench.plugins.record.structs import Contention
 from ipubench.plugins.report.page import page
 from tests.support.browser import Tab, chromium
-from tests.support.reports import benchmark, document, large_report, verdict
+from tests.support.reports import benchmark, document, large_report, reported, verdict
 from tests.support.stored import changed
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ def test_rounds_are_shown_with_the_baselines_and_disturbed_ones_do_not_count(
         now.fullname: verdict("regressed", 100, -0.16),
         many.fullname: verdict("pass", 100, 0.01, threshold=0.1),
     }
-    report = Report(document([now, many]), verdicts)
+    report = reported(document([now, many]), verdicts)
     report.keep_compared(lambda one: before if one is now else None)
     shown = tab.open(written(tmp_path / "report.html", report))
     assert shown.locator("#rounds .trace .point").count() == 23 + 23 + 2 + 25 + 25
@@ -304,7 +304,7 @@ def test_paper_has_all_cases_in_dark_ink_and_no_controls(tab: Tab, small: str) -
 def test_a_nasty_name_runs_nothing(tab: Tab, tmp_path: Path) -> None:
     cases = [benchmark(f"{NASTY}-bs{size}", batch_size=size, unit=NASTY) for size in (1, 2)]
     found = verdict("regressed", 100, -0.1, reasons=[NASTY])
-    report = Report(document(cases), {one.fullname: found for one in cases}, baseline=NASTY)
+    report = reported(document(cases), {one.fullname: found for one in cases}, baseline=NASTY)
     shown = tab.open(written(tmp_path / "nasty.html", report))
     assert shown.title().startswith("ipubench")
     assert shown.locator("img").count() == 0
@@ -405,7 +405,7 @@ def test_a_report_of_one_case_has_no_choices_and_the_terminals_units(
     case = benchmark("test_caesar", "test_text.py::test_caesar", rate=2.3e6, rounds=5)
     case = changed(case, {"record.compute": None, "record.latency.p50_ms": 0.00022})
     verdicts = {case.fullname: verdict("regressed", 2.3e6, -0.25)}
-    shown = tab.open(written(tmp_path / "report.html", Report(document([case]), verdicts)))
+    shown = tab.open(written(tmp_path / "report.html", reported(document([case]), verdicts)))
     assert shown.inner_text(".headline") == "test_caesar is 25% slower"
     assert shown.is_hidden("#controls") and shown.is_hidden("#chosen")
     keys = shown.locator("#table th").evaluate_all("all => all.map(e => e.dataset.key)")

@@ -24,7 +24,7 @@ from ipubench.plugins.report.files import write
 from ipubench.plugins.report.markdown import markdown
 from ipubench.plugins.report.page import page
 from ipubench.plugins.report.table import HEADINGS, table_rows
-from tests.support.reports import EXPORTS, benchmark, document, verdict
+from tests.support.reports import EXPORTS, benchmark, document, reported, verdict
 from tests.support.stored import changed, record_of
 
 
@@ -108,7 +108,7 @@ def test_all_files_show_the_deciding_processes_with_their_interval() -> None:
     case = with_processes(benchmark("a", rate=100), fresh)
     before = with_processes(benchmark("a", rate=100))
     (found,) = differences([before], [case], 0.05)
-    report = Report(document([case]), {case.fullname: found.verdict})
+    report = reported(document([case]), {case.fullname: found.verdict})
     (row,) = csv.DictReader(io.StringIO(csv_with_verdicts(report)))
     now = float(row["now (items/s)"])
     low, high = (float(row[f"throughput {end} (items/s)"]) for end in ("low", "high"))
@@ -130,7 +130,7 @@ def test_all_files_show_the_deciding_processes_with_their_interval() -> None:
     assert cells[1:4] == [f"{now:.2f}", "images/s", f"{(high - low) / 2 / now:.1%}"]
     (plain,) = json.loads(EXPORTS["pytest-benchmark"](report.document))["benchmarks"]
     assert record_of(plain)["throughput"] and "processes" not in record_of(plain)
-    (_, line) = table_rows([case], report.verdicts)
+    (_, line) = table_rows([case], report.facts.verdicts)
     assert (line.cells[2], line.cells[HEADINGS.index("±")]) == (cells[1], cells[3])
     own, compute = case.record.throughput, case.record.compute
     achieved, share = (getattr(compute, key) * now / own.median for key in ("achieved", "share"))
@@ -140,7 +140,7 @@ def test_all_files_show_the_deciding_processes_with_their_interval() -> None:
     assert peak == percent(share, 0) != percent(share_of(case.record), 0)
     # The session's first process may have been compared alone.
     alone = {case.fullname: verdict("inconclusive", own.median, processes=1)}
-    (one,) = Report(document([case]), alone).rows()
+    (one,) = reported(document([case]), alone).rows()
     assert [getattr(one.rate, key) for key in ("median", "low", "high")] == [
         getattr(own, key) for key in ("median", "low", "high")
     ]
@@ -175,7 +175,7 @@ def test_pairs_have_no_interval_besides_that_of_their_change(tmp_path: Path) -> 
     case = benchmark("a", rate=100)
     own = case.record.throughput.median
     pairs = verdict("regressed", own, -0.2, in_turns=True, now=80)
-    report = Report(document([case]), {case.fullname: pairs}, outcomes={"b": "failed"})
+    report = reported(document([case]), {case.fullname: pairs}, outcomes={"b": "failed"})
     row, _ = report.rows()
     assert row.rate.median == 80
     assert [
@@ -186,7 +186,7 @@ def test_pairs_have_no_interval_besides_that_of_their_change(tmp_path: Path) -> 
     assert metrics[case.fullname]["throughput"] == {"value": 80} and len(metrics) == 1
     (listed,) = json.loads((tmp_path / "github-action-benchmark.json").read_text())
     assert listed["value"] == 80 and "range" not in listed
-    (_, line) = table_rows([case], report.verdicts)
+    (_, line) = table_rows([case], report.facts.verdicts)
     assert (line.cells[2], line.cells[HEADINGS.index("±")]) == ("80.00", "-")
 
 
@@ -216,7 +216,7 @@ def test_other_tools_get_no_result_that_may_be_wrong(tmp_path: Path) -> None:
     right, slower, wrong, skipped, _ = (case.fullname for case in cases.values())
     outcomes = {right: "passed", slower: "failed", wrong: "failed", skipped: "skipped"}
     found = {slower: verdict("regressed", 100, -0.2)}
-    write(Report(document(list(cases.values())), found, outcomes), tmp_path)
+    write(reported(document(list(cases.values())), found, outcomes), tmp_path)
     listed = json.loads((tmp_path / "github-action-benchmark.json").read_text())
     assert [entry["name"] for entry in listed] == [right, slower]
     assert set(json.loads((tmp_path / "bencher.json").read_text())) == {right, slower}

@@ -14,6 +14,7 @@ import pytest
 
 from ipubench.plugins.baseline.exports import csv_with_verdicts
 from ipubench.plugins.baseline.rows import Report, by_change, conclusion, counts, headline
+from ipubench.plugins.baseline.run_facts import RunFacts
 from ipubench.plugins.record.record import with_processes
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.report.__main__ import main
@@ -21,8 +22,19 @@ from ipubench.plugins.report.files import ReportError, append_summary, write
 from ipubench.plugins.report.markdown import markdown
 from ipubench.plugins.report.page import page
 from ipubench.plugins.web.templates import is_installed
-from tests.support.reports import FILES, NASTY, benchmark, document, nasty, verdict, visible
+from tests.support.reports import (
+    FILES,
+    NASTY,
+    benchmark,
+    document,
+    nasty,
+    reported,
+    verdict,
+    visible,
+)
 from tests.support.stored import changed
+
+INTERRUPTED = RunFacts(exit_code=2)
 
 
 def test_a_report_has_a_row_for_every_case(report: Report) -> None:
@@ -40,12 +52,12 @@ def test_a_report_has_a_row_for_every_case(report: Report) -> None:
 def test_the_conclusion_names_the_one_case_that_is_slower() -> None:
     cases = [benchmark("a"), benchmark("b")]
     slower = verdict("regressed", 100, -0.25)
-    report = Report(document(cases), {cases[0].fullname: slower})
+    report = reported(document(cases), {cases[0].fullname: slower})
     assert conclusion(report, report.rows()) == "a is 25% slower"
-    report.outcomes[cases[1].fullname] = "failed"
+    report = reported(document(cases), {cases[0].fullname: slower}, {cases[1].fullname: "failed"})
     assert conclusion(report, report.rows()) == "a is 25% slower, 1 failed"
     larger = verdict("regressed", 100, 0.01, metric="host_memory")
-    report = Report(document(cases), {cases[0].fullname: larger})
+    report = reported(document(cases), {cases[0].fullname: larger})
     assert conclusion(report, report.rows()) == "a regressed"
 
 
@@ -53,10 +65,9 @@ def test_the_conclusion_reports_success() -> None:
     case = benchmark("a")
     report = Report(document([case]))
     assert conclusion(report, report.rows()) == "1 case measured"
-    report.baseline = "main.json"
-    report.verdicts[case.fullname] = verdict("pass", 100)
+    report = reported(document([case]), {case.fullname: verdict("pass", 100)}, baseline="main.json")
     assert conclusion(report, report.rows()) == "No regression in 1 case"
-    report.interrupted = True
+    report.runs = [INTERRUPTED]
     assert conclusion(report, report.rows()).endswith("; the run was interrupted")
 
 
@@ -64,15 +75,16 @@ def test_an_unjudged_case_is_not_a_pass() -> None:
     cases = [benchmark(name) for name in "abc"]
     a, b, c = (case.fullname for case in cases)
     unjudged = verdict("not judged", 100, -0.2, threshold=None)
-    report = Report(document(cases), dict.fromkeys((a, b, c), unjudged), baseline="main.json")
+    report = reported(document(cases), dict.fromkeys((a, b, c), unjudged), baseline="main.json")
     text = markdown(report)
     assert text.startswith("**⚪ 3 cases: 3 not judged, against main.json (no gate)")
     assert text.count("| -20.0% (-21.2% to -18.5%) |") == 3
     assert text.count("not judged") == 1 + 3  # the verdict of a case is always shown
-    report.gate, report.verdicts = "gate 2.0%", dict.fromkeys((a, b, c), verdict("new", 100))
+    new = dict.fromkeys((a, b, c), verdict("new", 100))
+    report = reported(document(cases), new, baseline="main.json", gate="gate 2.0%")
     said = "3 cases: 3 new, against main.json (gate 2.0%); no case was decided"
     assert markdown(report).startswith(f"**🟡 {said}**")
-    report.verdicts = {a: unjudged, b: verdict("pass", 100), c: verdict("inconclusive", 100)}
+    report.judge({a: unjudged, b: verdict("pass", 100), c: verdict("inconclusive", 100)}, "b", "g")
     assert conclusion(report, report.rows()) == (
         "No regression in 1 case, 1 inconclusive, 1 not judged"
     )
@@ -86,7 +98,7 @@ def test_a_comparison_describes_its_method() -> None:
     case = benchmark("a")
     for in_turns, how in ((False, "at equal machine speed"), (True, "measured in turns")):
         found = verdict("improved", 100, 0.1, in_turns=in_turns, allowed=0.07)
-        report = Report(document([case]), {case.fullname: found})
+        report = reported(document([case]), {case.fullname: found})
         assert f"Change is {how}, with" in markdown(report)
         text = "1 case is allowed more than the gate, because of its own noise: a 7.0%"
         assert text in markdown(report)
@@ -94,7 +106,7 @@ def test_a_comparison_describes_its_method() -> None:
             text = page(report)
             assert f"over speed before, {how}, with" in text
             assert '<p class="headline good">' in text and "<dt>compared with</dt>" not in text
-            report.interrupted = True
+            report.runs = [INTERRUPTED]
             assert '<p class="headline bad">' in page(report)
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import random
 from pathlib import Path
 from statistics import median
-from typing import Any, Callable, Dict, List, Sequence
+from types import MappingProxyType
+from typing import Any, Callable, Dict, List, Mapping, Sequence
 
 from msgspec import to_builtins
 
 from ipubench.plugins.baseline import exports
 from ipubench.plugins.baseline.format import Document
 from ipubench.plugins.baseline.rows import Report
+from ipubench.plugins.baseline.run_facts import RunFacts
 from ipubench.plugins.record.statistics import latency, throughput
 from ipubench.plugins.record.structs import NAMESPACE, Around, Benchmark
 from ipubench.plugins.record.verdict import Verdict
@@ -214,7 +216,7 @@ def large_report(
     gone = "bench_inference/bench_cnn_torch.py::bench_cnn_torch[vgg16-bs1-synthetic]"
     broken = "bench_inference/bench_triton.py::bench_triton[resnet50-clients1-sync-real]"
     verdicts[gone] = verdict("missing", 0)
-    return Report(
+    return reported(
         document=document(benchmarks),
         verdicts=verdicts,
         outcomes={broken: "failed"},
@@ -226,11 +228,21 @@ def large_report(
     )
 
 
+def reported(
+    document: Document,
+    verdicts: Mapping[str, Verdict] = MappingProxyType({}),
+    outcomes: Mapping[str, str] = MappingProxyType({}),
+    **facts: Any,
+) -> Report:
+    """Return a report of cases that ended like this."""
+    return Report(document, RunFacts(verdicts=dict(verdicts), outcomes=dict(outcomes), **facts))
+
+
 def nasty() -> Report:
     """Return a report of a case whose texts would do harm if run as code."""
     case = changed(benchmark(NASTY), {"record.versions": {NASTY: NASTY}})
     found = verdict("incomparable", 100, reasons=[NASTY])
-    return Report(document([case]), {case.fullname: found}, command=NASTY, baseline=NASTY)
+    return reported(document([case]), {case.fullname: found}, command=NASTY, baseline=NASTY)
 
 
 def visible(folder: Path) -> List[str]:
