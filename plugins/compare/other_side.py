@@ -79,8 +79,6 @@ def compare_first(run: Run, items: Sequence[pytest.Item]) -> None:
             settle(run.gate_time, cases, ProcessRunner(run))
     except DeviceError as error:
         pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
-    finally:
-        run.progress.phase("")
     run.settled = {case.name: case for case in cases if not case.left}
     for reason in sorted({case.unfit for case in cases if case.unfit}):
         run.against.not_alternated[reason] += sum(case.unfit == reason for case in cases)

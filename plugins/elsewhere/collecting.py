@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Dict, List, NamedTuple, Optional, Set
 
 import pytest
 
+from ipubench.fixtures.case.untrusted import read_json, typed
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import user_path
@@ -71,15 +71,15 @@ def collect(ours: Recording, place: Place) -> Collected:
             failed = process.ends_within(CHECK_SECONDS) and process.exit_code == INTERRUPTED
         finally:
             process.stop()
-        names = set(json.loads(found.read_text(encoding="utf-8"))) if found.exists() else set()
+        names = set(typed(read_json(found), List[str])) if found.exists() else set()
         if not found.exists() or (failed and not names):
             return Collected(None, _reason(process.last_lines(MOST_LINES)))
     return Collected({name for name in names if _is_named(config, name)})
 
 
 def _reason(lines: List[str]) -> List[str]:
-    known, last = known_reason(lines), lines[-LAST_LINES:]
-    return last if not known or known in last else [*last, known]
+    known = known_reason(lines)
+    return [known] if known else lines[-LAST_LINES:]
 
 
 def _paths(config: pytest.Config, place: Place) -> List[str]:

@@ -60,7 +60,7 @@ def of_rounds(values: Sequence[float], kept: Sequence[bool]) -> List[float]:
 def describe_input(
     step: Step, items: float, unit: str, clock: rounds.Clock, together: float = 0.0
 ) -> Optional[InputRates]:
-    """Return the rates of the loader and of the model alone, in items/s; None without workers.
+    """Return the rates of the loader and of the model alone, in ``unit``; None without workers.
 
     The slower one limits the case. On a CPU they share the cores, so together they are slower.
     ``together``: the case's measured rate. None also if a part stays below it: then a disturbance
@@ -78,7 +78,7 @@ def describe_input(
     if min(loader, model) < least:
         return None
     return InputRates(
-        unit=f"{unit}/s",
+        unit=unit,
         loader=items * loader,
         model=items * model,
         limit="loader" if loader < model else "model",

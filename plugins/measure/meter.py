@@ -310,7 +310,7 @@ class Meter(StepMeter):
 
     def _input(self, step: Step, items: float, rates: Throughput) -> Optional[InputRates]:
         self.phase("input", "measuring what limits")
-        return describe_input(step, items, rates.unit, self.device.clock, rates.median)
+        return describe_input(step, items, rates.unit, self.device.clock, together=rates.median)
 
 
 def _per_round(step: Step, facts: BatchFacts) -> float:

@@ -107,7 +107,7 @@ class Progress:
 
     def phase(self, text: str) -> None:
         """Show what the case, or the run before its first case, does now, on a live terminal."""
-        if not self.live:
+        if not self.live or not (text or self.running):
             return
         several = len(self.running) > 1
         names = ", ".join(self.names[nodeid] for nodeid in self.running)

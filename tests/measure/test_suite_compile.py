@@ -50,10 +50,10 @@ def test_compile_only_measures_nothing_and_reports_what_a_stored_model_saved(
 
 
 def test_the_summary_shows_whether_the_loader_or_the_model_limits(project: Project) -> None:
-    words = ["-k", "beta-synthetic", "--set=loader_seconds=0.0005,0.005"]
+    words = ["-k", "beta-synthetic", "--set=loader_seconds=0.0005,0.0022"]
     outcome = project.run(*words).assert_code(0)
     records = project.records().values()
-    for record, rate, limit in zip(records, (16000, 1600), ("model", "loader")):
+    for record, rate, limit in zip(records, (16000, 8 / 0.0022), ("model", "loader")):
         facts = record["input"]
         assert facts["loader"] == pytest.approx(rate)
         assert facts["model"] == pytest.approx(4000)
@@ -63,6 +63,6 @@ def test_the_summary_shows_whether_the_loader_or_the_model_limits(project: Proje
 
 
 def test_many_loading_cases_are_summed_up(project: Project) -> None:
-    outcome = project.run("--sweep", "--set=loader_seconds=0.001,0.02").assert_code(0)
+    outcome = project.run("--sweep", "--set=loader_seconds=0.001,0.011").assert_code(0)
     assert sum(" items/s alone: the " in line for line in outcome.lines) == 6
-    outcome.line("10 more read from disk; of all 16 the loader limits 8, the model 8")
+    outcome.line("8 more read from disk; of all 14 the loader limits 6, the model 8")

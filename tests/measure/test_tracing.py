@@ -12,6 +12,9 @@ import pytest
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure.base import BatchFacts, StepMeter
 
+#: A device that works during the call.
+DEVICE = SimpleNamespace(waiting=lambda: None)
+
 
 class CallingMeter(StepMeter):
     def work_on(self, step: Step, facts: BatchFacts) -> None:
@@ -23,7 +26,7 @@ class CallingMeter(StepMeter):
 @pytest.mark.parametrize("awaited", [False, True])
 def test_a_tracer_sees_one_call_that_is_not_measured(awaited: bool) -> None:
     item = SimpleNamespace(config=None)
-    case_run: Any = SimpleNamespace(item=item, case=None, benchmark=None, device=None)
+    case_run: Any = SimpleNamespace(item=item, case=None, benchmark=None, device=DEVICE)
     tracers: List[Any] = []
 
     def note() -> None:
@@ -56,7 +59,7 @@ def test_a_tracer_sees_one_call_that_is_not_measured(awaited: bool) -> None:
 def test_a_profiler_of_the_whole_test_continues_after_the_measurement() -> None:
     """Like pytest-profiling's."""
     case_run: Any = SimpleNamespace(
-        item=SimpleNamespace(config=None), case=None, benchmark=None, device=None
+        item=SimpleNamespace(config=None), case=None, benchmark=None, device=DEVICE
     )
     seen: List[Any] = []
     profiler, before = cProfile.Profile(), sys.getprofile()
