@@ -150,8 +150,7 @@ def _most_processes(run: Run, cases: int, judged: int) -> List[str]:
         parts.append(f"{processes} for each of {counted(cases, 'case')}")
     if judged:
         most = max(option.gate_cap, LEAST_FRESH)
-        looking = f"{counted(judged, 'case')} if it looks slower"
-        parts.append(f"up to {most} fresh processes for each of {looking}")
+        parts.append(f"up to {most} fresh processes for each case that looks slower, of {judged}")
     limit = option.gate_time
     time = "" if limit is None else f": {rough_duration(limit)} at most"
     return [" and ".join(parts) + time] if parts else []
