@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from ipubench import PlainImports
 
-# Plugins import each other, so register them before any is imported.
-pytest.register_assert_rewrite("ipubench.fixtures", "ipubench.plugins")
-
+PlainImports.install()
 pytest_plugins = ["ipubench.plugins"]

@@ -13,7 +13,9 @@ this module before pytest loads it as a plugin.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+import sys
+from importlib.machinery import ModuleSpec, PathFinder
+from typing import TYPE_CHECKING, Any, Optional, Sequence
 
 if TYPE_CHECKING:
     import pytest
@@ -54,8 +56,27 @@ def __getattr__(name: str) -> Any:
     return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 
+class PlainImports:
+    """Finds our modules before pytest, which would compile them again to rewrite their asserts."""
+
+    @staticmethod
+    def find_spec(
+        name: str, path: Optional[Sequence[str]] = None, target: object = None
+    ) -> Optional[ModuleSpec]:
+        """Return where a module of ours is; None for any other, and for files of cases."""
+        ours = name.startswith(("ipubench.fixtures", "ipubench.models", "ipubench.plugins"))
+        return PathFinder.find_spec(name, path) if ours else None
+
+    @classmethod
+    def install(cls) -> None:
+        """Use it from now on."""
+        if cls not in sys.meta_path:
+            sys.meta_path.insert(0, cls)
+
+
 def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
     """Register the plugins, as this project's own conftest.py does."""
+    PlainImports.install()
     name = f"{__name__}.plugins"
     if not pluginmanager.has_plugin(name):
         pluginmanager.register(importlib.import_module(name), name)

@@ -2,6 +2,8 @@
 
 This module adds the options and fixtures. plugins/session.py has the hooks of a run. It is imported
 and registered as soon as there is something to measure, so a project's other tests stay fast.
+
+pytest reads the word PYTEST_DONT_REWRITE here: ipubench.PlainImports has imported this module.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from ipubench.plugins.command_line import registration
 from ipubench.plugins.command_line.arguments import (
     MEASURING_OPTIONS,
     XDIST_KEY,
+    names_yaml,
     typed_measuring_arguments,
 )
 from ipubench.plugins.command_line.options import sections
@@ -95,7 +98,6 @@ class Waiting:
         """
         manager = config.pluginmanager
         registration.withdraw_short(self._parser)
-        paths = getattr(config, "args", ())  # missing in pytest 7 with --help
         for marker in MARKERS:
             config.addinivalue_line("markers", marker)
         # Registered after pytest-benchmark's fixture, to replace it.
@@ -105,7 +107,7 @@ class Waiting:
             or devices.borrows()
             or XDIST_KEY in getattr(config, "workerinput", {})
             or config.getoption("dist", "no") != "no"
-            or any(path.split("::")[0].endswith((".yml", ".yaml")) for path in paths)
+            or names_yaml(config)
             or typed_measuring_arguments(config)
             or any(self._is_given(config, dest) for dest in self._defaults)
         ):

@@ -9,33 +9,22 @@ plugins/__init__.py registers this module as soon as there is something to measu
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, Generator, List, Optional
+from typing import TYPE_CHECKING, Any, Dict, Generator, List, Optional
 
 import pytest
 
+from ipubench.fixtures import devices
 from ipubench.fixtures.case.untrusted import printable
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.garbage import exit_without_garbage_collection
 from ipubench.fixtures.poplar.options import TF_FLAGS
-from ipubench.plugins.baseline import history
-from ipubench.plugins.benchmarks_yml import plugin as benchmarks_yml
+from ipubench.fixtures.pytest_fixtures import shared_of
 from ipubench.plugins.command_line import refusals
-from ipubench.plugins.command_line.role import Role, role_of
-from ipubench.plugins.compare import (
-    baseline,
-    both_sides,
-    counting,
-    explain,
-    judge,
-    other_side,
-    policy,
-)
-from ipubench.plugins.fleet import controller, worker
-from ipubench.plugins.listing import describe, dry_run
+from ipubench.plugins.command_line.arguments import names_yaml
+from ipubench.plugins.command_line.role import Role, distributes, role_of
 from ipubench.plugins.measure import (
     apart,
     base,
-    children,
     executables,
     found,
     inspection,
@@ -43,13 +32,50 @@ from ipubench.plugins.measure import (
     marked,
     memory,
 )
-from ipubench.plugins.report import plugin as reports
-from ipubench.plugins.report import terminal
-from ipubench.plugins.run import gate_time, interruption, journal, masked, progress
+from ipubench.plugins.run import gate_time, interruption, journal, junit, masked, progress
 from ipubench.plugins.run.exit_code import exit_code
-from ipubench.plugins.selection import datasets, deselect, expand, functions, named, order
+from ipubench.plugins.run.later import Later
+from ipubench.plugins.selection import deselect, expand, functions, named, order
 from ipubench.plugins.selection.selected import case_of
 from ipubench.plugins.state import Run, run_key, run_of
+
+# What few runs use, and no process of a pair.
+if TYPE_CHECKING:
+    from ipubench.plugins.baseline import history
+    from ipubench.plugins.benchmarks_yml import plugin as benchmarks_yml
+    from ipubench.plugins.compare import (
+        baseline,
+        both_sides,
+        counting,
+        explain,
+        judge,
+        other_side,
+        policy,
+    )
+    from ipubench.plugins.fleet import controller, worker
+    from ipubench.plugins.listing import describe, dry_run
+    from ipubench.plugins.measure import children
+    from ipubench.plugins.report import plugin as reports
+    from ipubench.plugins.report import terminal
+    from ipubench.plugins.selection import datasets
+else:
+    history = Later("baseline.history")
+    benchmarks_yml = Later("benchmarks_yml.plugin")
+    baseline = Later("compare.baseline")
+    both_sides = Later("compare.both_sides")
+    counting = Later("compare.counting")
+    explain = Later("compare.explain")
+    judge = Later("compare.judge")
+    other_side = Later("compare.other_side")
+    policy = Later("compare.policy")
+    controller = Later("fleet.controller")
+    worker = Later("fleet.worker")
+    describe = Later("listing.describe")
+    dry_run = Later("listing.dry_run")
+    children = Later("measure.children")
+    reports = Later("report.plugin")
+    terminal = Later("report.terminal")
+    datasets = Later("selection.datasets")
 
 # ------------------------------------------------------------------ the command line
 
@@ -64,21 +90,27 @@ def begin(config: pytest.Config) -> None:
     masked.remember_command_line(config)
     role = role_of(config)
     joined = instance.join_instances(config)
-    controller.become_controller(config, role)
-    worker.become_worker(config)
+    if distributes(config) or options_of(config).each_host:
+        controller.become_controller(config, role)
+    if role is Role.WORKER:
+        worker.become_worker(config)
     refusals.refuse_contradictions(config, role)
     run = Run(config, expand.selection_of(config), role, instance=joined)
     config.stash[run_key] = run
     instance.direct_instances(run)
     executables.store_executables(run)
     run.exported_flags = os.environ.get(TF_FLAGS)
-    reports.check_places(run)
-    explain.refuse_without_gate(run)
-    other_side.prepare_other_side(run)
-    policy.read_policy(run)
-    baseline.read_baseline(run)
-    benchmarks_yml.read_files(run)
-    counting.prepare(run)
+    if options_of(config).report is not None or config.option.benchmark_json is not None:
+        reports.check_places(run)
+    if run.compares:
+        explain.refuse_without_gate(run)
+        other_side.prepare_other_side(run)
+        policy.read_policy(run)
+        baseline.read_baseline(run)
+    if names_yaml(config):
+        benchmarks_yml.read_files(run)
+    if run.compares:
+        counting.prepare(run)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -106,13 +138,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Make a case of each declared configuration, and of each entry of a benchmarks.yml."""
     selection = run_of(metafunc.config).selection
     expand.parametrize_cases(metafunc, selection)
-    benchmarks_yml.parametrize_entries(metafunc, selection)
+    if selection.named_files:
+        benchmarks_yml.parametrize_entries(metafunc, selection)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Make a case of a test that measures."""
     run = run_of(item.config)
-    baseline.restore_case(run, item)
+    if run.baseline is not None:
+        baseline.restore_case(run, item)
     functions.make_case_of(item, run.selection)
 
 
@@ -138,11 +172,13 @@ def pytest_collection_modifyitems(
 def pytest_collection_modifyitems_last(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Leave out what cannot run here, sort, and open the journal."""
     run = run_of(config)
-    benchmarks_yml.leave_out_entries(items, run.selection)
+    if run.selection.named_files:
+        benchmarks_yml.leave_out_entries(items, run.selection)
     deselect.leave_out_unfit(config, items, run.selection)
     functions.refuse_idle_options(config, items, run.selection)
     order.sort_cases(config, items)
-    controller.leave_out_larger(run, items)
+    if devices.of(run.selection.device).poplar:
+        controller.leave_out_larger(run, items)
     journal.start_run(run, items)
 
 
@@ -152,15 +188,20 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Check what the selected cases need, and divide the time among them."""
     config, items, run = session.config, session.items, run_of(session.config)
     run.flags = apart.flags_of_most(items)
-    baseline.match_root_folder(run)
-    policy.check_markers(run, items)
+    if run.baseline is not None:
+        baseline.match_root_folder(run)
+    if any(item.get_closest_marker("gate") for item in items):
+        policy.check_markers(run, items)
     journal.note_selection(run, items)
-    both_sides.compare_cases(run, items)
-    if run.role is not Role.LISTING:
+    if run.compares:
+        both_sides.compare_cases(run, items)
+    asks = any(functions.asks_for(item, "data") for item in items)
+    if asks and run.role is not Role.LISTING:
         datasets.find_data(config, items)
     run.progress.expect_of(items)
     run.gate_time = gate_time.of_run(config, items)
-    benchmarks_yml.check_commands(run, items)
+    if run.selection.named_files:
+        benchmarks_yml.check_commands(run, items)
     inspection.choose_folders(run, items)
 
 
@@ -168,12 +209,12 @@ def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Ite
     """Return the header's lines: which cases are left out, and what the run will do."""
     run = run_of(config)
     lines = [
-        *benchmarks_yml.unused_keys(items),
+        *(benchmarks_yml.unused_keys(items) if run.selection.named_files else []),
         *deselect.what_was_left_out(config, items, run.selection),
-        *datasets.which_data(config),
+        *(datasets.which_data(config) if shared_of(config).found else []),
         *journal.where_results_go(run),
-        *baseline.gate_forecast(run, items),
-        *other_side.comparison_lines(run, items),
+        *(baseline.gate_forecast(run, items) if run.compares else []),
+        *(other_side.comparison_lines(run, items) if run.compares else []),
         *apart.why_cases_are_apart(items),
     ]
     return list(map(printable, lines))
@@ -184,16 +225,20 @@ def pytest_runtestloop(session: pytest.Session) -> Optional[bool]:
 
     A process that counts runs each test in children.
     """
-    listed = dry_run.list_commands(session) or describe.list_options(session)
     run, option = run_of(session.config), session.config.option
+    lists = options_of(session.config)
+    listed = dry_run.list_commands(session) if lists.dry_run else None
+    if lists.describe and not listed:
+        listed = describe.list_options(session)
     # A file that cannot be collected ends the run, in pytest's implementation.
     run.begun = not session.testsfailed or option.continue_on_collection_errors
     if listed or not run.begun:
         return listed
     if options_of(session.config).counting is not None:
         return children.count_in_children(run, session.items)
-    counting.count_cases(run, session.items)
-    other_side.compare_first(run, session.items)
+    if run.compares:
+        counting.count_cases(run, session.items)
+        other_side.compare_first(run, session.items)
     return None
 
 
@@ -255,8 +300,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, None
 @pytest.hookimpl(trylast=True, specname="pytest_runtest_call")
 def pytest_runtest_call_last(item: pytest.Item) -> None:
     """Record and judge the case."""
+    run = run_of(item.config)
     found.record_results(item)
-    judge.judge_case(run_of(item.config), item)
+    measured = found.take_measured(item)
+    if run.compares:
+        judge.judge_case(run, item, measured)
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -264,7 +312,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     """Profile a regressed case while its device is attached; count the time of the teardown."""
     run = run_of(item.config)
     with run.spent.during("close"):
-        explain.explain_regression(run, item)
+        if run.compares:
+            explain.explain_regression(run, item)
         run.item = None  # a result of the teardown comes too late for the verdict
         yield
 
@@ -280,7 +329,7 @@ def pytest_runtest_makereport(
         found.complete_records(run, item)
     if run.interruption is not None:
         run.interruption.raise_again()
-    reports.add_junit_properties(run, item, call)
+    junit.add_properties(run, item, call)
     outcome = yield
     report = outcome.get_result()
     masked.mask_report_of(item, report)
@@ -342,11 +391,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     ended = _end(session)
     interruption.note_early_end(run, ended)
     journal.end_selection(run)
-    benchmarks_yml.write_columns(run)
-    both_sides.add_open_verdicts(run)
+    if run.selection.named_files or options_of(run.config).report is not None:
+        benchmarks_yml.write_columns(run)
+    if run.compares:
+        both_sides.add_open_verdicts(run)
     found.name_late(run)
-    other_side.add_closing_lines(run)
-    policy.name_unused_patterns(run)
+    if run.compares:
+        other_side.add_closing_lines(run)
+        policy.name_unused_patterns(run)
 
 
 # Runs after pytest has closed all fixtures.
@@ -354,8 +406,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_sessionfinish_last(session: pytest.Session) -> None:
     """Store the baseline, the history and the report."""
     run = run_of(session.config)
-    for store in (baseline.conclude, history.keep_run, reports.write_reports):
-        store(run, _end(session))
+    if run.compares or run.selection.invalid:
+        baseline.conclude(run, _end(session))
+    if options_of(run.config).history:
+        history.keep_run(run, _end(session))
+    if run.journal is not None:
+        reports.write_reports(run, _end(session))
     _end(session)
 
 
@@ -368,7 +424,10 @@ def pytest_benchmark_update_json(output_json: Dict[str, Any]) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Show the table, the verdicts and the closing lines."""
-    terminal.write_summary(terminalreporter, run_of(config))
+    run = run_of(config)
+    found.hide_table(config)
+    if run.journal is not None:
+        terminal.write_summary(terminalreporter, run)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

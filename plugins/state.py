@@ -5,19 +5,12 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Protocol, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Protocol, Set, Tuple
 
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.instances.instance import Instance
-from ipubench.plugins.baseline.comparison import Comparison
-from ipubench.plugins.baseline.entries import Place
-from ipubench.plugins.count.counter import Counter
-from ipubench.plugins.count.state import Counting
-from ipubench.plugins.elsewhere.against import Against
-from ipubench.plugins.gate.policy_file import Policy
-from ipubench.plugins.record.verdict import Verdict
+from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.run.bounds import Bounds
 from ipubench.plugins.run.gate_time import GateTime
 from ipubench.plugins.run.interruption import Interruption
@@ -25,6 +18,28 @@ from ipubench.plugins.run.progress import Progress
 from ipubench.plugins.run.results import Recording
 from ipubench.plugins.run.time_spent import TimeSpent, seconds_of_start
 
+if TYPE_CHECKING:
+    from ipubench.fixtures.instances.instance import Instance
+    from ipubench.plugins.baseline.comparison import Comparison
+    from ipubench.plugins.baseline.entries import Place
+    from ipubench.plugins.count.counter import Counter
+    from ipubench.plugins.count.state import Counting
+    from ipubench.plugins.elsewhere.against import Against
+    from ipubench.plugins.gate.policy_file import Policy
+    from ipubench.plugins.record.verdict import Verdict
+
+#: Options of a run that compares, counts, or measures cases in more processes.
+COMPARING = (
+    "against",
+    "against_python",
+    "against_setup",
+    "baseline",
+    "baseline_save",
+    "count",
+    "gate",
+    "gate_policy",
+    "processes",
+)
 #: The flags of a case's TensorFlow that differ between cases, in a stable order.
 Flags = Tuple[Tuple[str, Optional[str]], ...]
 
@@ -86,6 +101,13 @@ class Run(Recording):
     def __post_init__(self) -> None:
         self.progress = Progress(self.config, self.role)
         self.bounds = Bounds(self.config, self.role)
+
+    @property
+    def compares(self) -> bool:
+        """Whether it compares, counts, or measures its cases in more processes."""
+        option = options_of(self.config)
+        given = any(getattr(option, name) is not None for name in COMPARING)
+        return given or bool(option.profile_on_regression)
 
 
 run_key = pytest.StashKey[Run]()

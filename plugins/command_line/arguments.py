@@ -106,6 +106,12 @@ def options_among(
     return found
 
 
+def names_yaml(config: pytest.Config) -> bool:
+    """Return whether the command line names a YAML file, or a case of one."""
+    paths = getattr(config, "args", ())  # missing in pytest 7 with --help
+    return any(path.split("::")[0].endswith((".yml", ".yaml")) for path in paths)
+
+
 def worker_count(config: pytest.Config) -> int:
     """Return how many workers measure this run: 1 without pytest-xdist."""
     return int(getattr(config, "workerinput", {}).get("workercount", 1))

@@ -1,12 +1,12 @@
 """Judges each case at the end of its test's call.
 
-The meter leaves its measurements in the test's state. If nothing has compared the case before its
-test (plugins/compare/other_side.py), it is measured here in as many processes as it needs.
+If nothing has compared the case before its test (plugins/compare/other_side.py), it is measured
+here in as many processes as it needs.
 """
 
 from __future__ import annotations
 
-from typing import List, Optional
+from typing import List, Optional, Sequence
 
 import pytest
 
@@ -16,7 +16,7 @@ from ipubench.plugins.compare.loop import settle
 from ipubench.plugins.compare.open_case import OpenCase
 from ipubench.plugins.compare.policy import inconclusive_fails, without_gate
 from ipubench.plugins.compare.runner import ProcessRunner
-from ipubench.plugins.measure.base import Measured, state_of
+from ipubench.plugins.measure.base import Measured
 from ipubench.plugins.record.verdict import (
     INCONCLUSIVE,
     REGRESSED,
@@ -29,16 +29,12 @@ from ipubench.plugins.run.lines import VerdictLine
 from ipubench.plugins.state import Run
 
 
-def judge_case(run: Run, item: pytest.Item) -> None:
+def judge_case(run: Run, item: pytest.Item, measured: Sequence[Measured]) -> None:
     """Judge the measurements of a case after its call.
 
     pytest calls the bench function in an earlier hook of the same name; if that raises, nothing is
     judged. Output and errors of this function belong to the test's call.
     """
-    state = state_of(item)
-    measured, state.measured = state.measured, []  # they hold the step
-    for case_run in state.recorded:
-        case_run.add_extra()  # a test may write extra_info after its measurement
     failures: List[str] = []
     settled = run.settled.get(item.nodeid)
     if settled is not None and settled.error is not None:

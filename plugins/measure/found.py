@@ -8,16 +8,32 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, Tuple
+from typing import Any, List, Tuple
 
 import pytest
 
-from ipubench.plugins.measure.base import CaseRun, state_of
+from ipubench.plugins.command_line.arguments import all_arguments
+from ipubench.plugins.measure.base import CaseRun, Measured, state_of
 from ipubench.plugins.measure.benchmark_cases import become_case, case_run_of
 from ipubench.plugins.measure.by_pytest_benchmark import begin, record
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.selection.functions import plain_name
 from ipubench.plugins.state import Run
+
+#: Options of pytest-benchmark that affect its table.
+TABLE_OPTIONS = tuple(
+    f"--benchmark-{name}"
+    for name in (
+        "columns",
+        "sort",
+        "group-by",
+        "name",
+        "time-unit",
+        "histogram",
+        "compare",
+        "cprofile",
+    )
+)
 
 
 def watch_results(run: Run) -> None:
@@ -60,6 +76,15 @@ def record_results(item: pytest.Item) -> None:
                 )
 
 
+def take_measured(item: pytest.Item) -> List[Measured]:
+    """Return what the test has measured; its records hold what the test wrote meanwhile."""
+    state = state_of(item)
+    measured, state.measured = state.measured, []  # they hold the step
+    for case_run in state.recorded:
+        case_run.add_extra()  # a test may write extra_info after its measurement
+    return measured
+
+
 def complete_records(run: Run, item: pytest.Item) -> None:
     """Record what tests and fixtures added to ``extra_info`` after the measurement."""
     state = state_of(item)
@@ -100,3 +125,10 @@ def _with_part(nodeid: str, name: str, part: str) -> Tuple[str, str]:
         return nodeid, name
     longer = f"{nodeid[:-1]}-{part}]" if nodeid.endswith("]") else f"{nodeid}[{part}]"
     return longer, f"{name}-{part}"
+
+
+def hide_table(config: pytest.Config) -> None:
+    """Hide pytest-benchmark's table, unless the user has set an option for it."""
+    asked = any(word.startswith(TABLE_OPTIONS) for word in all_arguments(config))
+    if not asked and not pytest_benchmark_adapter.unrecorded(config):
+        pytest_benchmark_adapter.hide_table(config)

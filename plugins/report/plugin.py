@@ -1,4 +1,4 @@
-"""Implements `--report=DIR`, and adds results to JUnit's XML."""
+"""Implements `--report=DIR`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from ipubench.plugins.baseline.format import Document
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.baseline.runs import facts_of
 from ipubench.plugins.compare.baseline import missing_cases
-from ipubench.plugins.gate.shown_throughput import shown_throughput
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.report.files import ReportError, append_summary, check, write
 from ipubench.plugins.report.terminal import compared_with, judged_by
@@ -43,22 +42,6 @@ def check_places(run: Run) -> None:
             f"--benchmark-json={document}: the file cannot be written "
             f"({error.strerror or error}); choose a file in an existing folder"
         ) from None
-
-
-def add_junit_properties(run: Run, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-    """Add a case's results to --junitxml, as properties of its test case."""
-    # JUnit uses the properties in the last phase's report.
-    if call.when == "teardown" and item.nodeid in run.results.benchmarks:
-        verdict = run.results.verdicts.get(item.nodeid)
-        throughput = shown_throughput(run.results.with_fresh(item.nodeid), verdict)
-        item.user_properties += [
-            ("throughput", throughput.median),
-            ("unit", throughput.unit),
-        ]
-        if verdict is not None:
-            item.user_properties.append(("verdict", verdict.kind))
-        if verdict is not None and verdict.change is not None:
-            item.user_properties.append(("change", verdict.change))
 
 
 def write_reports(run: Run, ended: int) -> None:

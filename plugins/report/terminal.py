@@ -13,7 +13,6 @@ from ipubench.fixtures.case.untrusted import printable
 from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.baseline.rows import CHANGED, own_noise, reasons_of
 from ipubench.plugins.baseline.store import path_text
-from ipubench.plugins.command_line.arguments import all_arguments
 from ipubench.plugins.compare.baseline import missing_cases
 from ipubench.plugins.gate.passed import why_passed
 from ipubench.plugins.gate.policy_file import Policy
@@ -52,20 +51,6 @@ from ipubench.plugins.state import Run
 LARGEST_PRECISE_SPREAD = 0.05
 #: If a batch within a round takes less than this share of a single call, the call dominates.
 LEAST_OF_A_CALL = 0.5
-#: Options of pytest-benchmark that affect its table.
-TABLE_OPTIONS = tuple(
-    f"--benchmark-{name}"
-    for name in (
-        "columns",
-        "sort",
-        "group-by",
-        "name",
-        "time-unit",
-        "histogram",
-        "compare",
-        "cprofile",
-    )
-)
 MOST_LINES = 6  # of one kind of note
 COLOURS: Dict[str, Dict[str, bool]] = {
     "regressed": {"red": True},
@@ -79,15 +64,9 @@ COLOURS: Dict[str, Dict[str, bool]] = {
 def write_summary(terminalreporter: Any, run: Run) -> None:
     """Write the table, notes and verdicts; with -qq or --benchmark-quiet only the verdicts.
 
-    With -q, the lines on the machine and the time are left out. Hides pytest-benchmark's table,
-    unless the user has set an option for it.
+    With -q, the lines on the machine and the time are left out.
     """
     config = run.config
-    asked = any(word.startswith(TABLE_OPTIONS) for word in all_arguments(config))
-    if not asked and not pytest_benchmark_adapter.unrecorded(config):
-        pytest_benchmark_adapter.hide_table(config)
-    if run.journal is None:
-        return
     verbose = config.getoption("verbose", 0)
     terse = verbose <= -2 or config.getoption("benchmark_quiet")
     measured = list(map(run.results.with_fresh, run.results.benchmarks))

@@ -17,12 +17,27 @@ for name in {BLOCKED!r}.split():
     sys.modules[name] = None  # an import is a ModuleNotFoundError
 """
 MEASURES = "import work\n\ndef test_work(benchmark):\n    benchmark(work.done)\n"
-LIST = """\
+#: What a process neither of a comparison nor at the end of a run needs.
+UNUSED = (
+    "ipubench.fixtures.data.provider",
+    "ipubench.fixtures.servers",
+    "ipubench.plugins.baseline",
+    "ipubench.plugins.benchmarks_yml.plugin",
+    "ipubench.plugins.compare",
+    "ipubench.plugins.count.counter",
+    "ipubench.plugins.fleet",
+    "ipubench.plugins.listing",
+    "ipubench.plugins.report",
+    "ipubench.plugins.web",
+)
+LIST = f"""\
 import sys
+UNUSED = {UNUSED}
 def pytest_unconfigure():
     names = [name for name in sys.modules if name.startswith("ipubench.")]
     print("msgspec:", "msgspec" in sys.modules)
     print("ours:", len(names), "session:", "ipubench.plugins.session" in names)
+    print("unused:", *[name for name in names if name.startswith(UNUSED)])
 """
 ORDINARY = "\n".join(f"def test_{n}():\n    pass\n" for n in range(20))
 
@@ -66,4 +81,5 @@ def test_tests_that_measure_nothing_do_not_import_the_run(own: OwnProject, measu
     assert outcome.line("msgspec: ").split()[-1] == str(measures)
     words = outcome.line("ours: ").split()
     assert words[-1] == str(measures)
-    assert measures or int(words[1]) <= 30
+    assert measures or int(words[1]) <= 31
+    assert outcome.line("unused:").split() == ["unused:"]
