@@ -18,11 +18,10 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.machine.frames import left_out
 from ipubench.fixtures.runtimes.call import CallStep
 from ipubench.plugins.command_line.arguments import benchmark_arguments
-from ipubench.plugins.measure.alternating import AlternatingMeter
 from ipubench.plugins.measure.base import CaseRun, StepMeter, state_of
 from ipubench.plugins.measure.by_pytest_benchmark import AS_THE_TEST_SAYS, UNIT, begin, record
+from ipubench.plugins.measure.call_meter import CallMeter
 from ipubench.plugins.measure.choose import meter_of
-from ipubench.plugins.measure.counting import CallMeter
 from ipubench.plugins.measure.meter import Meter
 from ipubench.plugins.record.pytest_benchmark_adapter import (
     Recorded,
@@ -116,6 +115,8 @@ class Measuring:
 
     def by_pytest_benchmark(self, benchmark: Recorded, run: Callable[[], Any]) -> Any:
         """Measure and record by pytest-benchmark; return what ``run`` returns."""
+        from ipubench.plugins.measure.alternating import AlternatingMeter
+
         if isinstance(self.meter, AlternatingMeter):
             if benchmark.repeatable is not None:
                 return self._by_meter(benchmark.repeatable)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import sys
-from abc import abstractmethod
 from typing import Any, Callable
 
 from msgspec.structs import replace
@@ -34,39 +33,16 @@ from ipubench.plugins.measure.base import (
     Built,
     Calls,
     CaseRun,
-    StepMeter,
     timed_by_another,
 )
 from ipubench.plugins.measure.by_pytest_benchmark import UNIT
+from ipubench.plugins.measure.call_meter import CallMeter
 from ipubench.plugins.measure.rounds import timed_call
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter
 from ipubench.plugins.record.record import BY_COUNTS, ITSELF
 from ipubench.plugins.record.statistics import latency, throughput
 from ipubench.plugins.record.structs import Contention, CountedCase, Facts, Memory
 from ipubench.plugins.run.lines import CountLine
-
-
-class CallMeter(StepMeter):
-    """Makes calls without timing them, whatever pytest-benchmark's settings are."""
-
-    #: The most calls for a test with its own settings for the number of calls.
-    most_calls: int
-
-    def work_on(self, step: Step, facts: BatchFacts) -> None:
-        """Build and compile the step, call it, and close it."""
-        self.phase("build", "building")
-        self.call(step, facts, self.build(step))
-
-    @abstractmethod
-    def call(self, step: Step, facts: BatchFacts, built: Built) -> None:
-        """Call the step, close it and write the result."""
-
-    @abstractmethod
-    def with_settings(self, benchmark: Any, run: Callable[[], Any]) -> Any:
-        """Let pytest-benchmark call a function with its settings; return what ``run`` returns.
-
-        ``benchmark.each`` makes each of the calls.
-        """
 
 
 class CountMeter(CallMeter):

@@ -11,7 +11,7 @@ from typing import Any, Callable
 from ipubench.fixtures.runtimes.call import CallStep
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure.base import BatchFacts, Built, Measured, state_of
-from ipubench.plugins.measure.counting import CallMeter
+from ipubench.plugins.measure.call_meter import CallMeter
 from ipubench.plugins.record import pytest_benchmark_adapter
 
 
