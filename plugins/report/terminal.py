@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from ipubench.fixtures.case.errors import counted, some_of
 from ipubench.fixtures.case.untrusted import printable
 from ipubench.fixtures.command_line import options_of
+from ipubench.fixtures.runtimes.step import STAND_IN
 from ipubench.plugins.baseline.rows import CHANGED, own_noise, reasons_of
 from ipubench.plugins.baseline.store import path_text
 from ipubench.plugins.compare.baseline import missing_cases
@@ -112,7 +113,8 @@ def _notes(run: Recording, quiet: bool) -> List[str]:
     lines = [
         f"{record.name}: implausible, see its failure" for record in records if record.implausible
     ]
-    lines += _fewer_instances(records) + _input_limits(records) + _saved_seconds(records)
+    lines += _stand_ins(records) + _fewer_instances(records) + _input_limits(records)
+    lines += _saved_seconds(records)
     lines += _diverged(records)
     if not quiet:
         lines += _imprecise(records, rounds) + _disturbed(records)
@@ -122,6 +124,17 @@ def _notes(run: Recording, quiet: bool) -> List[str]:
         cases = counted(len(run.results.resumed), "case was", "cases were")
         lines.append(f"{cases} measured before this run was resumed")
     return lines
+
+
+def _stand_ins(records: List[Record]) -> List[str]:
+    """Return a note on cases that measured a service of ours instead of TensorFlow Serving."""
+    found = [record for record in records if record.effective.get("engine") == STAND_IN]
+    if not found:
+        return []
+    return [
+        f"{_which(found)}: stand-in: there is no tensorflow_model_server here, so this is the rate "
+        "of a Python service of this project; --set=serving_bin_path=PATH names the real server"
+    ]
 
 
 def _once(records: List[Record]) -> List[str]:

@@ -152,6 +152,7 @@ def test_every_request_is_answered_and_timed(
         assert forgotten == [True]  # memory of earlier cases is not counted
         described = step.describe()
         assert described["server"] == "tensorflow_model_server"
+        assert described["engine"] == "tensorflow"
         assert described["server_version"] == "TensorFlow ModelServer: 2.6.0"
         assert described["clients"] == num_threads and described["served_batch_size"] == BATCH
         clock = step.round_clock()

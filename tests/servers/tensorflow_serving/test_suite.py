@@ -48,6 +48,10 @@ def test_the_documented_example_is_measured_with_a_small_network(tmp_path: Path)
     )
     assert record["framework"] == "tensorflow"
     assert record["effective"]["server"] == "ipubench prediction service"
+    assert record["effective"]["engine"] == "stand-in"
+    assert {"share", "peak"}.isdisjoint(record["compute"])
+    assert "stand-in" in outcome.table[-1]
+    assert len([line for line in outcome.lines if "stand-in: " in line]) == 1
     assert record["effective"]["clients"] == 2
     assert record["effective"]["batching"]["allowed_batch_sizes"] == [16]
     assert record["items_per_round"] == 2 * 64
