@@ -23,7 +23,7 @@ from ipubench.plugins.baseline.entries import (
 )
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.renamed import names_in, renamed
-from ipubench.plugins.baseline.runs import StoredRun
+from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.baseline.store import baseline_path, load_all, load_document
 from ipubench.plugins.record.record import unnamed
 from ipubench.plugins.record.structs import Benchmark, as_plain
@@ -111,7 +111,7 @@ def matching(benchmarks: List[Benchmark], part: str, where: str) -> List[Benchma
     return found
 
 
-def refuse_each_host(path: Path, stored: StoredRun) -> None:
+def refuse_each_host(path: Path, stored: Report) -> None:
     """Raise BaselineError for a run with --each-host, where each host has its own results."""
     for benchmark in stored.benchmarks:
         name, host = benchmark.fullname, benchmark.record.host

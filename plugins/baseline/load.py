@@ -22,9 +22,9 @@ def load(path: Union[str, os.PathLike[str]]) -> List[Dict[str, Any]]:
     A record's keys are the columns of results.csv (docs/reference/api.md lists them), and None
     stands for what a case does not have. Raises BaselineError for what cannot be read.
     """
-    document, runs = read_sound_run(user_path(os.fspath(path)))
-    report = Report.of(replace(document, benchmarks=newest(document.benchmarks)), runs)
-    return list(map(_record_of, report.rows()))
+    stored = read_sound_run(user_path(os.fspath(path)))
+    document = replace(stored.document, benchmarks=newest(stored.benchmarks))
+    return list(map(_record_of, Report(document, stored.runs).rows()))
 
 
 def _record_of(row: CaseRow) -> Dict[str, Any]:

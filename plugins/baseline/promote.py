@@ -32,13 +32,13 @@ from ipubench.plugins.baseline.entries import (
     by_machine,
     key_of,
     left_out,
-    names_of,
     place_of,
     why_disturbed,
 )
 from ipubench.plugins.baseline.format import BaselineError, Document
+from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.baseline.run_facts import FAILED, NOT_RUN, UNPROVEN, RunFacts, worst_run
-from ipubench.plugins.baseline.runs import StoredRun, read_sound_run
+from ipubench.plugins.baseline.runs import read_sound_run
 from ipubench.plugins.record.structs import Accepted, Benchmark
 from ipubench.plugins.record.text import matches, say, time_stamp
 from ipubench.plugins.record.verdict import INCONCLUSIVE, MISSING, REGRESSED
@@ -86,15 +86,13 @@ class Decision:
     bad: List[str] = field(default_factory=list)
 
 
-def decide(stored: StoredRun, accepted: Sequence[Acceptance], entries: Set[Place]) -> Decision:
+def decide(stored: Report, accepted: Sequence[Acceptance], entries: Set[Place]) -> Decision:
     """Return what happens to each case on each machine, given its verdict and outcome.
 
     ``entries`` are the usable ones of the baseline.
     """
     found = Decision()
-    places = [place for run in stored.runs for place in run.places().values()]
-    names = names_of([*map(place_of, stored.benchmarks), *places])
-    runs = worst_run([run.named(names) for run in stored.runs])
+    names, runs = stored.names, worst_run(stored.named_runs)
     for benchmark in stored.benchmarks:
         nodeid = benchmark.fullname
         place = place_of(benchmark)
@@ -168,7 +166,7 @@ def promote(args: Namespace) -> int:
     return _say_the_rest(stored, found, args.accept)
 
 
-def _say_the_rest(stored: StoredRun, found: Decision, acceptances: Sequence[Acceptance]) -> int:
+def _say_the_rest(stored: Report, found: Decision, acceptances: Sequence[Acceptance]) -> int:
     """Name the cases that were not simply promoted; return the exit code."""
     stay = left_out(found.left, "whose entries stay as they were")
     disturbed = left_out(dict.fromkeys(found.disturbed, "disturbed"), DISTURBED)

@@ -65,28 +65,38 @@ class Report:
     A case's name is its node id, plus its machine if it ran on several.
     """
 
-    #: In a baseline's format, with one entry for each case and machine.
+    #: In a baseline's format.
     document: Document
-    #: All runs together, and each of them; baseline.json stores these.
-    facts: RunFacts = field(default_factory=RunFacts)
+    #: Oldest first. A report's baseline.json stores them.
     runs: Sequence[RunFacts] = ()
     #: Case -> the stored entry that it was compared with, if known.
     before: Dict[str, Benchmark] = field(default_factory=dict)
     #: Cases of the baseline that were not selected, when it is compared later.
     unselected: int = 0
 
-    @classmethod
-    def of(cls, document: Document, runs: Sequence[RunFacts]) -> Report:
-        """Return a report of some runs with their own verdicts."""
-        report = cls(document, runs=in_time(runs))
-        report.facts = together([run.named(report.names) for run in report.runs])
-        return report
+    def __post_init__(self) -> None:
+        self.runs = in_time(self.runs)
+
+    @property
+    def benchmarks(self) -> Sequence[Benchmark]:
+        """The results."""
+        return self.document.benchmarks
+
+    @cached_property
+    def named_runs(self) -> List[RunFacts]:
+        """The runs, with the names of cases that the report has."""
+        return [run.named(self.names) for run in self.runs]
+
+    @cached_property
+    def facts(self) -> RunFacts:
+        """All runs together, with the verdicts of a later comparison."""
+        return together(self.named_runs)
 
     @cached_property
     def names(self) -> Dict[Place, str]:
         """Place -> the case's name."""
         places = [place for run in self.runs for place in run.places().values()]
-        return names_of([*map(place_of, self.document.benchmarks), *places])
+        return names_of([*map(place_of, self.benchmarks), *places])
 
     @property
     def interrupted(self) -> bool:
@@ -137,7 +147,7 @@ class Report:
 
     def measured(self) -> Dict[str, Benchmark]:
         """Return the measured cases."""
-        return {self.names[place_of(b)]: b for b in self.document.benchmarks}
+        return {self.names[place_of(b)]: b for b in self.benchmarks}
 
     def rows(self) -> List[CaseRow]:
         """Return a row per measured case, then rows of cases without a result."""

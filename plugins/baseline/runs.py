@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Sequence, Union
+from typing import Dict, List, Sequence, Union
 
 from msgspec.structs import replace
 
@@ -16,7 +16,8 @@ from ipubench.plugins.baseline.entries import (
     place_of,
 )
 from ipubench.plugins.baseline.format import BaselineError, Document
-from ipubench.plugins.baseline.run_facts import RunFacts, in_time, lost, superseded
+from ipubench.plugins.baseline.rows import Report
+from ipubench.plugins.baseline.run_facts import RunFacts, lost, superseded
 from ipubench.plugins.record.structs import Around, Benchmark
 from ipubench.plugins.record.verdict import MISSING, Verdict
 from ipubench.plugins.run import journal
@@ -32,19 +33,7 @@ NO_FIRST_LINE = (
 Lines = Sequence[Union[JournalLine, Damaged]]
 
 
-class StoredRun(NamedTuple):
-    """A document in pytest-benchmark's format, and the runs that measured it."""
-
-    document: Document
-    runs: Sequence[RunFacts]
-
-    @property
-    def benchmarks(self) -> Sequence[Benchmark]:
-        """Return the measured cases."""
-        return self.document.benchmarks
-
-
-def read_run(path: Path) -> StoredRun:
+def read_run(path: Path) -> Report:
     """Return what is in a journal or a document, or in a folder with one. Raises BaselineError.
 
     A folder belongs to one shard: of several journals in it, the later one wins.
@@ -53,11 +42,11 @@ def read_run(path: Path) -> StoredRun:
         return _read_folder(path)
     if path.suffix != ".jsonl":
         document = store.load_document(path)
-        return StoredRun(document, document.ipubench.runs)
+        return Report(document, document.ipubench.runs)
     return _run_of(path, _lines_of(path))
 
 
-def read_sound_run(path: Path) -> StoredRun:
+def read_sound_run(path: Path) -> Report:
     """Return what :func:`read_run` does. Raises BaselineError also for a damaged journal."""
     stored = read_run(path)
     for damage in filter(None, (run.damage() for run in stored.runs)):
@@ -65,7 +54,7 @@ def read_sound_run(path: Path) -> StoredRun:
     return stored
 
 
-def _read_folder(folder: Path) -> StoredRun:
+def _read_folder(folder: Path) -> Report:
     store.listed(folder)  # raises if the folder cannot be read
     try:
         journals = journal.journals(folder)
@@ -76,7 +65,7 @@ def _read_folder(folder: Path) -> StoredRun:
         if not store.exists(document):
             raise BaselineError(f"{folder} has neither a journal (run-*.jsonl) nor a baseline.json")
         return read_run(document)
-    found: List[StoredRun] = []
+    found: List[Report] = []
     empty: List[RunFacts] = []
     for path in journals:
         lines = _lines_of(path)
@@ -90,7 +79,7 @@ def _read_folder(folder: Path) -> StoredRun:
     for one in found:
         newest.update((place_of(benchmark), benchmark) for benchmark in one.benchmarks)
     runs = superseded([*empty, *(run for one in found for run in one.runs)])
-    return StoredRun(replace(found[-1].document, benchmarks=list(newest.values())), runs)
+    return Report(replace(found[-1].document, benchmarks=list(newest.values())), runs)
 
 
 def _lines_of(path: Path) -> Lines:
@@ -100,7 +89,7 @@ def _lines_of(path: Path) -> Lines:
         raise BaselineError(f"the run {path} cannot be read: {error}") from error
 
 
-def _run_of(path: Path, lines: Lines) -> StoredRun:
+def _run_of(path: Path, lines: Lines) -> Report:
     """Return the run of a journal's lines. Raises BaselineError."""
     first = lines[0] if lines else None
     if not isinstance(first, RunLine):
@@ -116,7 +105,7 @@ def _run_of(path: Path, lines: Lines) -> StoredRun:
     run = facts_of(results, str(path), journal.shown_command(first.command))
     # Each record has what pytest-benchmark would add.
     around = Around(commit_info={"id": revision})
-    return StoredRun(Document.of(around, benchmarks), [replace(run, started=first.started)])
+    return Report(Document.of(around, benchmarks), [replace(run, started=first.started)])
 
 
 def facts_of(results: SessionResults, name: str, command: str) -> RunFacts:
@@ -143,11 +132,11 @@ def facts_of(results: SessionResults, name: str, command: str) -> RunFacts:
     )
 
 
-def joined(stored: Sequence[StoredRun]) -> StoredRun:
+def joined(stored: Sequence[Report]) -> Report:
     """Return several runs as one; the newest result of a case on a machine wins."""
     benchmarks = [benchmark for one in stored for benchmark in one.benchmarks]
     benchmarks.sort(key=lambda benchmark: benchmark.record.time)
     entries = {key_of(benchmark): benchmark for benchmark in benchmarks}
     newest = max((one.document for one in stored), key=lambda found: found.datetime)
-    runs = in_time(run for one in stored for run in one.runs)
-    return StoredRun(replace(newest, benchmarks=list(entries.values())), runs)
+    runs = [run for one in stored for run in one.runs]
+    return Report(replace(newest, benchmarks=list(entries.values())), runs)

@@ -23,7 +23,7 @@ from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.renamed import names_in, renamed
 from ipubench.plugins.baseline.rows import Report, conclusion, exit_code
 from ipubench.plugins.baseline.run_facts import lost
-from ipubench.plugins.baseline.runs import StoredRun, joined, read_run
+from ipubench.plugins.baseline.runs import joined, read_run
 from ipubench.plugins.record.text import (
     EXIT_USAGE,
     Parser,
@@ -84,12 +84,12 @@ def main(words: Optional[List[str]] = None) -> int:
     return exit_code(report, rows)
 
 
-def read_all(paths: Sequence[Path]) -> StoredRun:
+def read_all(paths: Sequence[Path]) -> Report:
     """Return all runs as one; an unreadable run counts as lost.
 
     Raises BaselineError if no run can be read.
     """
-    found: List[StoredRun] = []
+    found: List[Report] = []
     problems: List[str] = []
     lost_runs = []
     for path in paths:
@@ -104,11 +104,11 @@ def read_all(paths: Sequence[Path]) -> StoredRun:
         # Name a shard by its given path.
         named = len(one.runs) == 1
         runs = [replace(run, name=str(path)) for run in one.runs] if named else one.runs
-        found.append(StoredRun(one.document, runs))
+        found.append(Report(one.document, runs))
     if not found:
         raise BaselineError("\n".join(problems))
     whole = joined(found)
-    return StoredRun(whole.document, [*whole.runs, *lost_runs])
+    return Report(whole.document, [*whole.runs, *lost_runs])
 
 
 def stored_report(paths: Sequence[Path], before: Optional[Path], threshold: float) -> Report:
@@ -116,28 +116,28 @@ def stored_report(paths: Sequence[Path], before: Optional[Path], threshold: floa
 
     Runs without verdicts are compared with the baseline ``before``, if given.
     """
-    document, runs = read_all(paths)
-    now = newest(document.benchmarks)
-    report = Report.of(replace(document, benchmarks=now), runs)
+    stored = read_all(paths)
+    now = newest(stored.benchmarks)
+    report = Report(replace(stored.document, benchmarks=now), stored.runs)
     if before is None:
         return report
-    judged = [run for run in runs if run.judged]
+    judged = [run for run in report.runs if run.judged]
     if judged:
         raise BaselineError(
             f"--baseline={before}: {judged[0].name} was compared with {judged[0].baseline} "
             f"({judged[0].gate}) when it ran, and its own verdicts are shown: leave out --baseline"
         )
-    stored = renamed(store.load_all(before), names_in(suite_root()))
+    entries = renamed(store.load_all(before), names_in(suite_root()))
     report.judge(
         {
             report.names.get(one.place, one.key.nodeid): one.verdict
-            for one in differences(stored, now, threshold)
+            for one in differences(entries, now, threshold)
         },
         str(before),
         f"gate {percent(threshold)}",
     )
-    entries = by_case(stored)
-    report.keep_compared(lambda benchmark: find(entries, *key_of(benchmark)))
+    found = by_case(entries)
+    report.keep_compared(lambda benchmark: find(found, *key_of(benchmark)))
     return report
 
 

@@ -95,7 +95,7 @@ def report_of(run: Run) -> Report:
     facts = replace(facts, started=run.started)
     benchmarks = pytest_benchmark_adapter.grouped(config, benchmarks)
     document = Document.of(pytest_benchmark_adapter.around(config), benchmarks)
-    report = Report.of(document, [facts])
+    report = Report(document, [facts])
     if run.baseline is not None:
         report.keep_compared(run.baseline.find)
     return report

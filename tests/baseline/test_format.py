@@ -19,7 +19,6 @@ from ipubench.plugins.baseline import format as form
 from ipubench.plugins.baseline import show, store
 from ipubench.plugins.baseline.entries import by_case, differences, find, key_of, why_disturbed
 from ipubench.plugins.baseline.format import BaselineError
-from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.baseline.run_facts import RunFacts
 from ipubench.plugins.baseline.runs import read_run
 from ipubench.plugins.baseline.store import load_all, save
@@ -118,7 +117,7 @@ def check_that_it_is_refused_or_serves(path: Path) -> None:
         return
     rule = gate.Rule({THROUGHPUT: 0.05, **dict.fromkeys(SCALARS, 0.1)})
     found = differences(loaded, loaded, 0.05)
-    report = Report.of(*read_run(path))
+    report = read_run(path)
     report.judge({one.key.nodeid: one.verdict for one in found}, "main", "gate 5.0%")
     config: Any = None
     results = SessionResults({benchmark.fullname: benchmark for benchmark in loaded})

@@ -281,7 +281,7 @@ def test_a_later_run_replaces_repeated_measurements() -> None:
 def test_the_recorded_outcome_of_a_run_decides_the_exit_code(
     run: RunFacts, code: int, words: str
 ) -> None:
-    report = Report.of(Document(benchmarks=()), [run])
+    report = Report(Document(benchmarks=()), [run])
     rows = report.rows()
     assert exit_code(report, rows) == code
     assert words in " ".join([headline(report, rows), *report.problems])
@@ -291,7 +291,7 @@ def test_a_case_that_was_interrupted_is_not_judged_later() -> None:
     ended, open_ = benchmark("a"), benchmark("b")
     names = [ended.fullname, open_.fullname]
     run = facts(selected=names, outcomes={names[0]: "passed"}, exit_code=2)
-    report = Report.of(document([ended, open_]), [run])
+    report = Report(document([ended, open_]), [run])
     report.judge({name: Verdict("pass", change=0.1) for name in names}, "main", "gate 2%")
     assert [(row.kind, row.verdict.change) for row in report.rows()] == [
         ("pass", 0.1),

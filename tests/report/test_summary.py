@@ -39,7 +39,7 @@ def test_a_run_interrupted_after_its_last_case_is_not_a_success() -> None:
     case = benchmark("a")
     name = case.fullname
     run = RunFacts(selected=[name], outcomes={name: "passed"}, exit_code=2)
-    report = Report.of(document([case]), [run])
+    report = Report(document([case]), [run])
     assert exit_code(report, report.rows()) == 1
     line = markdown(report).splitlines()[0]
     assert line == "**🔴 1 case: 1 measured; the run was interrupted**"

@@ -235,7 +235,8 @@ def reported(
     **facts: Any,
 ) -> Report:
     """Return a report of cases that ended like this."""
-    return Report(document, RunFacts(verdicts=dict(verdicts), outcomes=dict(outcomes), **facts))
+    run = RunFacts(verdicts=dict(verdicts), outcomes=dict(outcomes), exit_code=0, **facts)
+    return Report(document, [run])
 
 
 def nasty() -> Report:
