@@ -7,10 +7,8 @@ Only one of them works at a time. So a slow drift of the machine affects both eq
 from __future__ import annotations
 
 import contextlib
-import math
 import random
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, TypeVar
 
@@ -37,9 +35,7 @@ from ipubench.plugins.elsewhere.remote_case import (
 )
 from ipubench.plugins.gate.adjacent import LEAST_COMPARABLE, AdjacentRounds
 from ipubench.plugins.record.structs import Benchmark
-from ipubench.plugins.record.text import percent
 from ipubench.plugins.run.lines import lines_in
-from ipubench.plugins.run.progress import time_left
 from ipubench.plugins.run.results import SessionResults
 from ipubench.plugins.selection.order import SERVERS
 from ipubench.plugins.selection.selected import case_of
@@ -86,8 +82,6 @@ class TwoProcesses:
     timed: float = 1.0
     #: The folders of their journals.
     folders: Mapping[str, Path] = field(default_factory=dict)
-    #: Shows a running estimate, which it calls for if it has not just shown one.
-    estimate: Optional[Callable[[Callable[[], str]], None]] = None
 
     def __enter__(self: Processes) -> Processes:
         return self
@@ -147,15 +141,7 @@ class TwoProcesses:
             if rounds.looks(steps):
                 watched.complete(rounds)
                 rounds.stopped_by = rounds.stop_reason(budget, precision, steps)
-                if self.estimate is not None and not rounds.stopped_by:
-                    self.estimate(partial(self._estimate, rounds, budget, precision, steps))
         return rounds
-
-    def _estimate(
-        self, rounds: AdjacentRounds, budget: float, precision: float, steps: Optional[int]
-    ) -> str:
-        left = rounds.seconds_left(budget, precision, steps)
-        return estimate_text(rounds, left / self.timed)
 
     def _both(self, here_first: bool, rounds: AdjacentRounds, watched: Contended) -> None:
         for name in names_in_order(here_first):
@@ -205,16 +191,6 @@ class TwoProcesses:
 def why_failed(error: InstanceError) -> str:
     """Return why a process failed, in one line."""
     return error.said or known_reason(error.lines) or error.why
-
-
-def estimate_text(rounds: AdjacentRounds, left: float) -> str:
-    """Return the change so far as text, with half of its interval, and the time left."""
-    if not rounds.enough:
-        return f"disturbed, {time_left(left)}"
-    effect = rounds.effect()
-    low, high = effect.interval()
-    change = percent(math.expm1(-effect.change), sign=True)
-    return f"{change} ±{percent((high - low) / 2)} here, {time_left(left)}"
 
 
 def names_in_order(here_first: bool) -> Tuple[str, str]:

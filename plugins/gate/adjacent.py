@@ -174,21 +174,6 @@ class AdjacentRounds(Struct):
         """Return the seconds of each pair of rounds."""
         return [a + b for a, b in zip(self.here.seconds, self.there.seconds)]
 
-    def seconds_left(self, budget: float, precision: float, steps: Optional[int]) -> float:
-        """Return how long the other rounds will take if they are like these."""
-        count, kept = len(self.here_first), self.comparable()
-        spent = self._spent()
-        each = math.fsum(spent) / count
-        if steps is not None:
-            return max(0.0, each * (steps - count))
-        if not self.enough:
-            return max(0.0, (1 + STRETCH) * budget - math.fsum(spent))
-        low, high = self.effect().interval()
-        needed = ((high - low) / precision) ** 2 if precision > 0 else math.inf
-        precise = max(count * needed, LEAST_FOR_PRECISION) - count
-        compared = math.fsum(s for s, one in zip(spent, kept) if one)
-        return max(0.0, min(each * precise, (budget - compared) * math.fsum(spent) / compared))
-
     def taken(self, compared: bool = False) -> float:
         """Return the median share that other programs took of a round, on both sides.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import compress
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
@@ -117,7 +118,10 @@ def _notes(run: Recording, quiet: bool) -> List[str]:
     lines += _saved_seconds(records)
     lines += _diverged(records)
     if not quiet:
-        lines += _imprecise(records, rounds) + _disturbed(records)
+        # Of cases that were compared in pairs, the records are those of one short pair.
+        alone = [name not in run.results.pairs for name in benchmarks]
+        lines += _imprecise(list(compress(records, alone)), list(compress(rounds, alone)))
+        lines += _disturbed(list(compress(records, alone)))
     lines += _shortened(records) + _replaced(records)
     lines += _once(records) + _single_calls(records) + _without_energy(records)
     if run.results.resumed:

@@ -65,27 +65,6 @@ def test_unequally_disturbed_halves_are_not_compared(
     assert equally_disturbed(here, there) == equally_disturbed(there, here) == equal
 
 
-@pytest.mark.parametrize(
-    ("budget", "precision", "steps", "left"),
-    [
-        (10.0, 0.0, None, 6.0),  # 20 pairs of 0.2 s are spent
-        (10.0, 1.0, 30, 2.0),
-        (10.0, 1.0, None, 0.0),
-        (1.0, 0.0, None, 0.0),
-    ],
-)
-def test_the_time_left_is_that_of_the_rule_that_ends_the_pair_first(
-    budget: float, precision: float, steps: Optional[int], left: float
-) -> None:
-    made = rounds([0.1] * 19 + [0.12], [0.1] * 19 + [0.08])
-    assert made.seconds_left(budget, precision, steps) == pytest.approx(left)
-
-
-def test_a_pair_without_comparable_rounds_goes_on_for_up_to_three_budgets() -> None:
-    made = rounds([0.1] * 20, [0.1] * 20, lost=[0.5] * 20)
-    assert made.seconds_left(5.0, 0.01, None) == pytest.approx(11.0)
-
-
 def test_the_drift_of_the_machine_and_being_first_cancel() -> None:
     found = noisy(40, slower=0.05, noise=0, first=0.1).effect()
     assert found.change == pytest.approx(0.05)
