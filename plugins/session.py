@@ -389,6 +389,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     run = run_of(session.config)
     run.progress.close()
     ended = _end(session)
+    if not run.journal.stores:
+        return
     interruption.note_early_end(run, ended)
     journal.end_selection(run)
     if run.selection.named_files or options_of(run.config).report is not None:
@@ -406,11 +408,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_sessionfinish_last(session: pytest.Session) -> None:
     """Store the baseline, the history and the report."""
     run = run_of(session.config)
-    if run.compares or run.selection.invalid:
-        baseline.conclude(run, _end(session))
-    if options_of(run.config).history:
-        history.keep_run(run, _end(session))
-    if run.journal is not None:
+    if run.journal.stores:
+        if run.compares or run.selection.invalid:
+            baseline.conclude(run, _end(session))
+        if options_of(run.config).history:
+            history.keep_run(run, _end(session))
         reports.write_reports(run, _end(session))
     _end(session)
 
@@ -426,7 +428,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     """Show the table, the verdicts and the closing lines."""
     run = run_of(config)
     found.hide_table(config)
-    if run.journal is not None:
+    if run.journal.stores:
         terminal.write_summary(terminalreporter, run)
 
 

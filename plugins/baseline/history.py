@@ -67,7 +67,7 @@ def keep_run(run: Recording, ended: int) -> None:
     ``ended``: the exit code so far.
     """
     config = run.config
-    if not options_of(config).history or run.journal is None or ended in UNFINISHED:
+    if not options_of(config).history or ended in UNFINISHED:
         return
     if not run.is_complete:
         run.closing.append("nothing was kept for the history: the run ended before its last case")

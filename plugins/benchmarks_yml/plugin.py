@@ -204,8 +204,6 @@ def unused_keys(items: List[pytest.Item]) -> List[str]:
 
 def write_columns(run: Recording) -> None:
     """Show the columns that the files ask for, and write them next to the report."""
-    if run.journal is None:
-        return
     config = run.config
     benchmarks = list(run.results.benchmarks.values())
     run.closing += column_lines(benchmarks)

@@ -186,8 +186,6 @@ def missing_cases(run: Run) -> List[str]:
 
     One that failed or was skipped exists, and its test gives the reason why it has no result.
     """
-    if run.journal is None:
-        return []
     if run.against is not None:
         return run.against.missing
     if run.baseline is None:
@@ -208,10 +206,8 @@ def conclude(run: Run, ended: int) -> None:
 
     ``ended``: the exit code so far.
     """
-    if run.journal is None:
-        return
     root, invalid = run.config.rootpath, run.selection.invalid
-    if run.baseline is not None and run.role.keeps_results:
+    if run.baseline is not None:
         software = run.baseline.software(run.results.benchmarks.values())
         since = store.path_text(run.baseline.path, root)
         run.closing += [f"since {since}: {software}"] if software else []

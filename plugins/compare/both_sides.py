@@ -61,8 +61,6 @@ def compare_cases(run: Run, items: Sequence[pytest.Item]) -> None:
 
 def add_open_verdicts(run: Run) -> None:
     """Give each case that was skipped here, and that the other side has, an open verdict."""
-    if run.journal is None or not run.role.keeps_results:
-        return
     for name, why in unmeasured(run).items():
         if name not in run.results.verdicts:
             run.add(VerdictLine(name, Verdict(INCOMPARABLE, reasons=(why,))))

@@ -153,7 +153,7 @@ def add_closing_lines(run: Run) -> None:
     against = run.against
     if run.same:
         run.closing.append(run.same)
-    if run.journal is None or against is None:
+    if against is None:
         return
     for why, count in sorted(against.not_alternated.items()):
         cases = counted(count, "case")

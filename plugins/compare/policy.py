@@ -191,7 +191,7 @@ def _loosened(policy: Optional[Policy], item: pytest.Item) -> str:
 
 def name_unused_patterns(run: Run) -> None:
     """Name the patterns that match no case: most are misspelt."""
-    if run.policy is None or run.journal is None or not _whole_suite(run):
+    if run.policy is None or not _whole_suite(run):
         return
     run.closing += [
         f"{run.policy.name}: no case matches {shortened(pattern)}"

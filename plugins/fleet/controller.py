@@ -235,7 +235,7 @@ class Controller:
         run = self.run
         self.selection = {
             "nodeids": [item.nodeid for item in session.items],
-            "journal": str(run.path) if run.journal is not None else None,
+            "journal": str(run.path) if run.journal.stores else None,
             "order": run.order,
             "suspects": run.results.suspects,
         }
@@ -269,10 +269,9 @@ class Controller:
         shown = {task.key: named(progress.names[task.nodeid], *task.workers) for task in cases}
         progress.expect(shown)
         self.known = set(shown)
-        if run.journal is not None:
-            run.order = list(shown)
-            run.nodeids = {task.key: task.nodeid for task in cases}
-            run.add(SelectedLine(run.order))
+        run.order = list(shown)
+        run.nodeids = {task.key: task.nodeid for task in cases}
+        run.add(SelectedLine(run.order))
 
     def begun(self, key: str) -> None:
         """Record and show that a case has begun in a worker."""
@@ -306,7 +305,7 @@ class Controller:
             start_late(run)
             self.known.add(report.nodeid)
             progress.add(report.nodeid, name_of_test(report.nodeid))
-        if run.journal is None or report.nodeid not in self.known:
+        if report.nodeid not in self.known:
             return
         # The rest is the user's, and goes into JUnit XML.
         report.user_properties = [pair for pair in report.user_properties if pair[0] != XDIST_KEY]
@@ -358,8 +357,6 @@ class Controller:
     def pytest_sessionfinish(self) -> None:
         """Add lines about lost workers and slow hosts."""
         run = self.run
-        if run.journal is None:
-            return
         lost = self.distribution.lost_workers.items()
         run.closing += [f"{name} was lost during the run: {why}" for name, why in lost]
         if self.each_host:

@@ -25,7 +25,7 @@ from ipubench.plugins.command_line.arguments import XDIST_KEY
 from ipubench.plugins.fleet.facts import HostFacts
 from ipubench.plugins.fleet.xdist_adapter import run_items
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record.files import JsonLinesFile
+from ipubench.plugins.record.files import NoFile
 from ipubench.plugins.record.host_process import end_with_parent
 from ipubench.plugins.record.structs import Json
 from ipubench.plugins.state import run_of
@@ -43,7 +43,7 @@ def become_worker(config: pytest.Config) -> None:
         config.pluginmanager.register(Worker(config, given), "ipubench-worker")
 
 
-class Relay(JsonLinesFile):
+class Relay(NoFile):
     """A worker's journal: the reports carry its lines to the controller."""
 
     def __init__(self, path: Path) -> None:
@@ -171,6 +171,4 @@ class Worker:
 
     def pytest_sessionfinish(self) -> None:
         """Send the times of this worker; the controller does the work at the end of a run."""
-        run = run_of(self.config)
-        self.output["spent"] = run.spent.of_run()
-        run.journal = None
+        self.output["spent"] = run_of(self.config).spent.of_run()

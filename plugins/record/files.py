@@ -49,6 +49,9 @@ def storable(value: Any, name: str = "") -> Any:
 class JsonLinesFile:
     """An append-only file of JSON lines that loses none when the process is killed."""
 
+    #: Whether this process stores the lines.
+    stores = True
+
     def __init__(self, path: Path) -> None:
         self.path = path
         # A test may change the working directory before its case is recorded.
@@ -106,6 +109,18 @@ class JsonLinesFile:
         with self._absolute.open("rb+") as file:
             content = file.read()
             file.truncate(content.rfind(b"\n") + 1)
+
+
+class NoFile(JsonLinesFile):
+    """Takes lines and stores none."""
+
+    stores = False
+
+    def __init__(self, path: Path = Path(os.devnull)) -> None:
+        super().__init__(path)
+
+    def append(self, line: Json) -> None:
+        """Store nothing."""
 
 
 def json_lines(path: Path) -> List[Any]:

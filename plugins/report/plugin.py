@@ -49,8 +49,6 @@ def write_reports(run: Run, ended: int) -> None:
 
     ``ended``: the exit code so far.
     """
-    if run.journal is None:
-        return
     run.add(_end_of(run, ended))
     folder = options_of(run.config).report
     if folder is None:

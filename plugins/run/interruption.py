@@ -92,7 +92,7 @@ def handle_signals(session: pytest.Session, role: Role) -> Optional[Interruption
 
 def note_early_end(run: Recording, ended: int) -> None:
     """Add notes on what an interrupted run left undone."""
-    if run.journal is None or ended != pytest.ExitCode.INTERRUPTED:
+    if ended != pytest.ExitCode.INTERRUPTED:
         return
     if options_of(run.config).baseline_save is not None:
         run.closing.append("no baseline was written: the run was interrupted")

@@ -187,7 +187,7 @@ def start(
 
 def start_late(run: Recording) -> None:
     """Start the run when the first plain test measures something."""
-    if run.journal is None:
+    if run.role.keeps_results and not run.journal.stores:
         try:
             start(run, [])
         except pytest.UsageError as error:
@@ -197,7 +197,7 @@ def start_late(run: Recording) -> None:
 def start_run(run: Recording, items: List[pytest.Item]) -> None:
     """Start the run and deselect the cases that are already done."""
     # Instances leave recording to the run that started them, and workers to their controller.
-    if not run.role.measures or run.journal is not None or not any(map(case_of, items)):
+    if not run.role.keeps_results or run.journal.stores or not any(map(case_of, items)):
         return
     done = start(run, items)
     if done:
@@ -211,7 +211,7 @@ def note_selection(run: Recording, items: Sequence[pytest.Item]) -> None:
 
     ``--lf`` or a plugin of the project may deselect cases after all other hooks.
     """
-    if run.journal is None or run.role is Role.WORKER:  # a worker leaves this to its controller
+    if run.role is Role.WORKER:  # a worker leaves this to its controller
         return
     left = {item.nodeid for item in items}.union(run.results.resumed)
     run.order = [nodeid for nodeid in run.order if nodeid in left]
@@ -222,14 +222,14 @@ def note_selection(run: Recording, items: Sequence[pytest.Item]) -> None:
 
 def where_results_go(run: Recording) -> List[str]:
     """Return where results go and what was resumed."""
-    if run.journal is None:
+    if not run.journal.stores:
         return []
     return [line for line in (run.note, f"results: {run.path}") if line]
 
 
 def begin_case(run: Recording, item: pytest.Item) -> None:
     """Record that a case starts; a worker leaves this to its controller."""
-    if run.journal is not None and case_of(item) is not None and run.role is not Role.WORKER:
+    if case_of(item) is not None and run.role is not Role.WORKER:
         run.add(BeginLine(item.nodeid))
 
 
@@ -251,7 +251,7 @@ def end_case(
     if mendable:
         report.longrepr = mask_text(str(error))
     message = str(report.longrepr) if mendable else ""
-    if run.journal is None or case is None:
+    if case is None:
         return
     if report.when == "call" or report.outcome != "passed":
         why = "" if report.outcome == "passed" else _why(report)
@@ -271,9 +271,7 @@ def _why(report: pytest.TestReport) -> str:
 
 def end_selection(run: Recording) -> None:
     """Complete the journal."""
-    if run.journal is None:
-        return
     # The same order as in a run without interruption.
     run.results.arrange(run.order)
-    if run.order != run.results.selected and run.role is not Role.WORKER:
+    if run.order != run.results.selected:
         run.add(SelectedLine(run.order))

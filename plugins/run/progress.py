@@ -47,7 +47,7 @@ class Progress:
     #: The real clock, even if a test replaces the module's, as freezegun does.
     _clock = staticmethod(time.monotonic)
 
-    def __init__(self, config: pytest.Config, role: Role = Role.MAIN) -> None:
+    def __init__(self, config: pytest.Config, role: Role) -> None:
         self.terminal: Any = config.pluginmanager.getplugin("terminalreporter")
         self.config = config
         # The terminal of a pytest-xdist worker is not visible.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Sequence, Set, Union
+from typing import Any, Dict, FrozenSet, Iterable, List, Sequence, Set, Union
 
 import pytest
 from msgspec.structs import replace
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ipubench.fixtures.machine.processor import allowed_cpus
 from ipubench.plugins.command_line.role import Role
 from ipubench.plugins.record.counts import Counts
-from ipubench.plugins.record.files import JsonLinesFile, storable
+from ipubench.plugins.record.files import JsonLinesFile, NoFile, storable
 from ipubench.plugins.record.record import with_processes, with_record
 from ipubench.plugins.record.structs import Benchmark, CountedCase, Facts, Profile, as_plain
 from ipubench.plugins.record.verdict import Verdict
@@ -188,8 +188,8 @@ class Recording:
     role: Role = Role.MAIN
     #: The CPUs of the process before its device pins it to some of them.
     cpus: FrozenSet[int] = field(default_factory=lambda: frozenset(allowed_cpus()))
-    #: None until there is a case to measure.
-    journal: Optional[JsonLinesFile] = None
+    #: It stores nothing before there is a case to measure, and in a listing or an instance.
+    journal: JsonLinesFile = field(default_factory=NoFile)
     results: SessionResults = field(default_factory=SessionResults)
     #: The node ids of all selected cases, including those that are already done.
     order: List[str] = field(default_factory=list)
@@ -218,13 +218,12 @@ class Recording:
     @property
     def path(self) -> Path:
         """The journal's file."""
-        assert self.journal is not None
         return self.journal.path
 
     @property
     def is_complete(self) -> bool:
         """Whether every selected case has ended; with ``-x`` some may not have."""
-        return self.journal is not None and set(self.order) <= set(self.results.outcomes)
+        return set(self.order) <= set(self.results.outcomes)
 
     @property
     def where(self) -> str:
@@ -237,7 +236,6 @@ class Recording:
         If an earlier line of a case could not be written, its outcome is not written either:
         otherwise a resumed run would take the incomplete case for finished.
         """
-        assert self.journal is not None
         plain = storable(as_plain(line))
         taken = line_of(plain)
         case = getattr(line, "case", "")

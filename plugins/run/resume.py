@@ -110,7 +110,6 @@ def resume_run(
     git = circumstances(run)[GIT]
     if results.resumed and before.get(GIT) != git:
         run.note += f"; the project's revision changed ({before.get(GIT)} -> {git})"
-    assert run.journal is not None
     run.journal.drop_half_line()
     line = ResumeLine(results.resumed, compared, os.getpid(), circumstances(run))
     run.journal.append(as_plain(line))

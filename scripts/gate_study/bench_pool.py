@@ -79,9 +79,7 @@ class PoolMeter(StepMeter):
             levels[str(share)] = _rounds(slowed, canary, self.device)
         self.close()
         pytest_benchmark_adapter.leave_out(self.benchmark)
-        journal = self.case_run.run.journal
-        assert journal is not None
-        journal.append(
+        self.case_run.run.journal.append(
             {
                 "type": "pool",
                 "case": self.item.nodeid.split("::")[-1],

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ipubench.plugins.command_line.role import Role
 from ipubench.plugins.run.progress import (
     NARROWEST_NAME,
     Progress,
@@ -123,15 +124,16 @@ class Terminal:
         return written
 
 
-def started(is_terminal: bool, verbose: int = 0, capture: str = "fd", **attributes: Any) -> Any:
+def started(
+    is_terminal: bool, verbose: int = 0, capture: str = "fd", role: Role = Role.MAIN
+) -> Any:
     """Return the progress of a run of three cases, with a stopped clock."""
     plugins = {"terminalreporter": Terminal(is_terminal)}
     config: Any = SimpleNamespace(
         pluginmanager=SimpleNamespace(getplugin=plugins.get),
         getoption={"verbose": verbose, "capture": capture}.get,
-        **attributes,
     )
-    made = Progress(config)
+    made = Progress(config, role)
     made.expect(NAMES)
     made._clock = lambda: 100.0
     return made
@@ -203,7 +205,7 @@ def test_a_file_has_one_whole_line_per_case() -> None:
     assert second.startswith("[1/3]") and third.startswith("[2/3]")
 
 
-@pytest.mark.parametrize("attributes", [{"verbose": -1}, {"workerinput": {}}])
+@pytest.mark.parametrize("attributes", [{"verbose": -1}, {"role": Role.WORKER}])
 def test_nothing_is_written_quietly_or_in_a_worker(attributes: Dict[str, Any]) -> None:
     made = started(is_terminal=True, **attributes)
     made.begin(ONE)
