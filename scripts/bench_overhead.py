@@ -9,8 +9,9 @@ the same compiled code in both; for TensorFlow the bare loop is another tf.funct
 of a batch. At the end, the median ratio reported / bare is printed for each case.
 
 `bench_project` collects the tests of an empty project with pytest alone, with pytest-benchmark, and
-with the plugin too, and runs as many benchmarks with --benchmark-disable. It prints the least CPU
-time of each and its ratio to pytest-benchmark's.
+with the plugin too, also with a device in the project's settings. It runs as many benchmarks with
+--benchmark-disable, and collects a single one, as each process of a comparison does. It prints the
+least CPU time of each and its ratio to pytest-benchmark's.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ SIDES = {
     "pytest": ("-p", "no:benchmark"),
     "pytest-benchmark": BENCHMARK,
     "ipubench": (*BENCHMARK, "-p", "ipubench"),
+    "with a device": (*BENCHMARK, "-p", "ipubench", "-o", "addopts=--device=cpu"),
 }
+MEASURES = "def test_{}(benchmark):\n    benchmark(len, ())\n"
 PROJECT_TESTS, PROJECT_TURNS = 550, 7
 
 
@@ -245,26 +248,24 @@ def onnx_loop(step: Any) -> Callable[[int], object]:
 
 
 @pytest.mark.parametrize(
-    ("test", "words", "sides"),
+    ("test", "count", "words", "sides"),
     [
-        ("def test_{}():\n    pass\n", ("--collect-only",), list(SIDES)),
-        (
-            "def test_{}(benchmark):\n    benchmark(len, ())\n",
-            ("--benchmark-disable",),
-            ["pytest-benchmark", "ipubench"],
-        ),
+        ("def test_{}():\n    pass\n", PROJECT_TESTS, ("--collect-only",), list(SIDES)),
+        (MEASURES, PROJECT_TESTS, ("--benchmark-disable",), ["pytest-benchmark", "ipubench"]),
+        (MEASURES, 1, ("--collect-only",), ["pytest-benchmark", "ipubench"]),
     ],
-    ids=["collected", "disabled"],
+    ids=["collected", "disabled", "one"],
 )
 def bench_project(
     test: str,
+    count: int,
     words: Sequence[str],
     sides: List[str],
     tmp_path: Path,
     request: pytest.FixtureRequest,
 ) -> None:
-    for number in range(0, PROJECT_TESTS, 50):
-        tests = "\n".join(test.format(one) for one in range(50))
+    for number in range(0, count, 50):
+        tests = "\n".join(test.format(one) for one in range(min(50, count - number)))
         (tmp_path / f"test_{number}.py").write_text(tests, encoding="utf-8")
     found: Dict[str, List[float]] = {side: [] for side in sides}
     for _ in range(PROJECT_TURNS):
