@@ -14,7 +14,7 @@ import collections
 import contextlib
 from functools import partial
 from pathlib import Path
-from typing import Any, Counter, Iterator, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Counter, Iterator, List, Optional, Sequence
 
 import pytest
 
@@ -25,12 +25,14 @@ from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.machine.process import LAST_LINES
 from ipubench.fixtures.poplar.options import TF_FLAGS, case_flags
 from ipubench.plugins.command_line.arguments import inspection_arguments
-from ipubench.plugins.elsewhere.remote_case import Outcome, RemoteCase
 from ipubench.plugins.measure.base import Measured, fail_where_implausible, state_of
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.run.lines import CaseLine
 from ipubench.plugins.selection.selected import case_of
 from ipubench.plugins.state import Flags, run_of
+
+if TYPE_CHECKING:
+    from ipubench.plugins.elsewhere.remote_case import Outcome
 
 
 def flags_of(item: pytest.Item) -> Optional[Flags]:
@@ -101,6 +103,8 @@ def _measure(item: pytest.Function) -> None:
     # The cases of this process have added their flags to the environment.
     variables = {TF_FLAGS: run.exported_flags}
     with _results_folder(item) as folder, run.bounds.lifted():
+        from ipubench.plugins.elsewhere.remote_case import RemoteCase
+
         case = RemoteCase(run, item.nodeid, arguments=arguments, variables=variables)
         ended = case.run(folder)  # without a time limit, as here
     results = ended.results

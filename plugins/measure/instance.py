@@ -18,13 +18,11 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.devices import borrow
 from ipubench.fixtures.instances.instance import Instance
-from ipubench.fixtures.instances.step import instance_folder
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.pytest_fixtures import shared_of
 from ipubench.fixtures.runtimes.data_parallel import job_variables
 from ipubench.fixtures.runtimes.step import Step, Work
 from ipubench.plugins.command_line.arguments import inspection_arguments
-from ipubench.plugins.elsewhere.remote_case import RemoteCase
 from ipubench.plugins.measure.base import BatchFacts, CaseRun, StepMeter
 from ipubench.plugins.measure.inspection import device_reports, folder_of
 from ipubench.plugins.measure.rounds import timed_call
@@ -70,6 +68,8 @@ def direct_instances(run: Run) -> None:
 
 def instance_command(run: Run, nodeid: str, address: str, cache_dir: Path) -> List[str]:
     """Return the command that runs one case as an instance of the run at an address."""
+    from ipubench.plugins.elsewhere.remote_case import RemoteCase
+
     own = run.selection.folders.get(nodeid, "")
     case = RemoteCase(run, nodeid, arguments=inspection_arguments(run.config, own))
     return case.command(Path(options_of(run.config).results_dir).absolute(), cache_dir, address)
@@ -95,6 +95,8 @@ class InstanceMeter(StepMeter):
         root = options_of(self.config).profile
         if root is None:
             return contextlib.nullcontext()
+        from ipubench.fixtures.instances.step import instance_folder
+
         folder = instance_folder(folder_of("--profile", root, self.item), self._instance.rank)
         return device_reports(self.device, folder)
 
