@@ -182,7 +182,8 @@ class PairRunner:
                 processes.order(side, "close")
             return None
         budget, steps = self._budget(case), steps_of(case.item)
-        rounds = processes.measure(budget, option.target_precision, steps, here_first)
+        precision, most = option.target_precision, option.budget
+        rounds = processes.measure(budget, precision, steps, here_first, most)
         here, there = processes.benchmarks(rounds, here_first)
         return Sides(here, there, here_first, rounds)
 

@@ -7,6 +7,7 @@ Only one of them works at a time. So a slow drift of the machine affects both eq
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,7 +42,7 @@ from ipubench.plugins.selection.order import SERVERS
 from ipubench.plugins.selection.selected import case_of
 
 HERE, THERE = "the process here", "the process there"
-#: Two rounds that take this multiple of the budget are not repeated.
+#: A first call that takes this multiple of the budget needs no further warm-up.
 LONG_CALLS = 2.0
 #: The reason of a skip by the command `close`.
 LEFT_OUT = "the run leaves this case out"
@@ -118,21 +119,27 @@ class TwoProcesses:
             self.order(name, "warm_up", batches)
 
     def measure(
-        self, budget: float, precision: float, steps: Optional[int], first: bool = True
+        self,
+        budget: float,
+        precision: float,
+        steps: Optional[int],
+        first: bool = True,
+        most: float = math.inf,
     ) -> AdjacentRounds:
         """Run rounds in turns until the stop rule is met; return all rounds.
 
         ``budget`` includes the untimed part of the rounds. ``first``: whether the process here runs
-        the first round. No round follows if the first ones of both sides take twice the budget.
+        the first round. A pair of rounds that takes ``most`` seconds is not repeated, and two that
+        take the budget are all.
         """
         budget *= self.timed
         rounds, watched = AdjacentRounds(), Contended.of(self.device)
-        self._both(first, rounds, watched)
-        if steps is None and rounds.seconds >= LONG_CALLS * budget:
-            watched.complete(rounds)
-            rounds.stopped_by = "budget"
-            return rounds
-        self._both(not first, rounds, watched)
+        for here_first, limit in ((first, most), (not first, budget)):
+            self._both(here_first, rounds, watched)
+            if steps is None and rounds.seconds >= limit:
+                watched.complete(rounds)
+                rounds.stopped_by = "budget"
+                return rounds
         while not rounds.stopped_by:
             # Two pairs of rounds, AB, BA or BA, AB, in random order: a periodic disturbance must
             # not always hit the same process.

@@ -85,11 +85,11 @@ class AdjacentRounds(Struct):
     def enough(self) -> bool:
         """Whether enough pairs of rounds, in both orders, are comparable.
 
-        One is enough if it took the whole budget; the orders of pairs of processes alternate.
+        One or two are enough if they took the whole budget.
         """
         kept = self.comparable()
-        if len(kept) == 1 and self.stopped_by == "budget":
-            return kept[0]
+        if len(kept) <= 2 and self.stopped_by == "budget":
+            return bool(kept) and all(kept)
         orders = {first for first, compared in zip(self.here_first, kept) if compared}
         return sum(kept) >= max(LEAST_COMPARABLE, LEAST_SHARE * len(kept)) and len(orders) == 2
 

@@ -120,6 +120,17 @@ def test_both_orders_are_equally_frequent_and_rounds_belong_to_their_process(
     assert [name == HERE for name, _ in pair.orders()[::2]] == rounds.here_first
 
 
+@pytest.mark.parametrize(
+    ("budget", "most", "count"), [(0.1, 0.25, 1), (0.1, 9.0, 2), (0.5, 9.0, 2), (0.7, 9.0, 4)]
+)
+def test_calls_beyond_the_budget_are_few(budget: float, most: float, count: int) -> None:
+    """A round takes 0.2 s here and 0.1 s there."""
+    pair = Pair()
+    pair.launch(here_first=True)
+    rounds = pair.measure(budget, 0.01, None, first=False, most=most)
+    assert len(rounds.here_first) == count and rounds.here_first[0] is False
+
+
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     """Return the requests to both processes of a measured case, given other replies."""

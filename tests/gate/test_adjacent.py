@@ -240,3 +240,15 @@ def test_rounds_in_two_states_of_the_machine_are_not_compared() -> None:
     # Without readings of the machine all rounds are comparable.
     rounds.here.copies_ms = rounds.there.copies_ms = []
     assert rounds.comparable() == [True] * 4
+
+
+def test_long_rounds_are_few() -> None:
+    """The orders of pairs of processes alternate, so one round of each is enough."""
+    for count in (1, 2):
+        made = rounds([0.2] * count, [0.1] * count)
+        assert not made.enough
+        made.stopped_by = "budget"
+        assert made.enough and made.effect().change == pytest.approx(math.log(2))
+        made.here.lost[0] = 0.9
+        assert not made.enough
+    assert not AdjacentRounds(stopped_by="budget").enough
