@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from ipubench.fixtures.data.options import DATASETS
-from ipubench.fixtures.data.tfds.files import write_prepared
-from ipubench.fixtures.data.tfds.samples import splits_of
+from ipubench.fixtures.data.tfds.samples import textures
+from tests.support.tfds_files import write_prepared
 
 
 def learnable(
@@ -18,7 +18,11 @@ def learnable(
     ``--dataset-dir=FOLDER`` reads it. Returns the folder with its files.
     """
     kind = DATASETS[dataset]
-    splits = splits_of(images, validation or max(1, images // 5), kind.image_shape, kind.classes)
+    counts = {"train": images, "validation": validation or max(1, images // 5)}
+    splits = {
+        split: textures(count, kind.image_shape, kind.classes, seed)
+        for seed, (split, count) in enumerate(counts.items(), start=1)
+    }
     return write_prepared(tf, folder / dataset, dataset, splits, kind.classes, shards)
 
 

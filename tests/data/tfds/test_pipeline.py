@@ -11,14 +11,13 @@ import pytest
 
 from ipubench.fixtures.case.errors import DataError
 from ipubench.fixtures.data.options import DATASETS
-from ipubench.fixtures.data.tfds import samples as sample_examples
 from ipubench.fixtures.data.tfds.feed import ApplicationFeed
 from ipubench.fixtures.data.tfds.find import find_prepared
 from ipubench.fixtures.data.tfds.pipeline import dataset as batches_of
-from ipubench.fixtures.data.tfds.samples import textures
+from ipubench.fixtures.data.tfds.samples import read_samples, sample_examples, textures
 from ipubench.fixtures.runtimes.tensorflow.images import ImageInput
 from tests.support.examples import learnable, learnable_cifar
-from tests.support.records import fill_the_cache_here, jpeg, labelled, smooth, write_shards
+from tests.support.records import jpeg, labelled, smooth, write_shards
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -371,22 +370,28 @@ def test_runtimes_accept_such_feeds(cifar: Path) -> None:
         assert pixels.dtype == (tf.uint8 if eight_bit else tf.bfloat16)
 
 
-def test_sample_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = fill_the_cache_here(monkeypatch, sample_examples)
-    found = sample_examples.sample_examples(tmp_path, "mnist", "train")
-    assert found.samples
+def test_sample_images(tmp_path: Path) -> None:
+    found = sample_examples("mnist", "train")
     assert found.describe()["source"] == "sample images made by the project"
-    feed = replace(feed_of(Path(found.root), True, "mnist"), prepared=found)
+    feed = replace(feed_of(learnable(tf, tmp_path, "mnist", 60), True, "mnist"), prepared=found)
     images, labels = joined(batches(feed, 50))
     assert images.shape == (200, 28, 28, 1)
     assert set(labels) == set(range(10))
-    # Damaged files are written again, identically.
-    content = Path(found.paths[0]).read_bytes()
-    Path(found.paths[0]).write_bytes(content[:-1])
-    assert sample_examples.sample_examples(tmp_path, "mnist", "train") == found
-    assert sample_examples.sample_examples(tmp_path, "mnist", "validation").lengths == (500,)
-    assert made == [(sample_examples.__name__, str(tmp_path / sample_examples.NAME), "mnist")] * 2
-    assert Path(found.paths[0]).read_bytes() == content
+    assert sample_examples("mnist", "validation").lengths == (500,)
+
+
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_each_instance_reads_its_part_of_the_samples(split: str) -> None:
+    found = sample_examples("cifar10", split)
+    feed = ApplicationFeed(
+        "real", 10, (32, 32, 3), 10, dataset="cifar10", prepared=found, instances=3
+    )
+    parts = [read_samples(found, replace(feed, instance=instance)) for instance in range(3)]
+    assert [len(part) for _, part in parts] == found.images_per_instance(3)
+    images, labels = textures(found.lengths[0], (32, 32, 3), 10, 1 if split == "train" else 2)
+    for instance, part in enumerate(parts):
+        np.testing.assert_array_equal(part[0], images[instance::3])
+        np.testing.assert_array_equal(part[1], labels[instance::3])
 
 
 def test_the_layout_is_that_of_tensorflow_datasets(cifar: Path, tmp_path: Path) -> None:
