@@ -23,9 +23,7 @@ from ipubench.plugins.baseline.entries import (
 )
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.renamed import names_in, renamed
-from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.baseline.store import baseline_path, load_all, load_document
-from ipubench.plugins.record.record import unnamed
 from ipubench.plugins.record.structs import Benchmark, as_plain
 from ipubench.plugins.record.text import (
     EXIT_USAGE,
@@ -109,17 +107,6 @@ def matching(benchmarks: List[Benchmark], part: str, where: str) -> List[Benchma
     if not found:
         raise BaselineError(f"no case of {where} has {part!r} in its name")
     return found
-
-
-def refuse_each_host(path: Path, stored: Report) -> None:
-    """Raise BaselineError for a run with --each-host, where each host has its own results."""
-    for benchmark in stored.benchmarks:
-        name, host = benchmark.fullname, benchmark.record.host
-        if host is not None and unnamed(name, host) != name:
-            raise BaselineError(
-                f"the run {path} has a result for each host, but a baseline can store only one: "
-                "use a run without --each-host"
-            )
 
 
 def run_path(given: str) -> Path:

@@ -19,7 +19,6 @@ from ipubench.plugins.baseline import history, store
 from ipubench.plugins.baseline.commands import (
     path_of,
     print_lines,
-    refuse_each_host,
     run_path,
     suite_root,
 )
@@ -141,7 +140,6 @@ def promote(args: Namespace) -> int:
     stored = read_sound_run(path)
     if not stored.benchmarks:
         raise BaselineError(f"the run {path} measured no case")
-    refuse_each_host(path, stored)
     target = path_of(args.name)
     found = decide(stored, args.accept, store.sound_places(target))
     if args.history is not None:

@@ -156,11 +156,6 @@ def _add_hosts(group: Section) -> None:
         help="measure on the hosts in this file, one per line; or give --tx ssh=HOST for each",
     )
     group.addoption(
-        "--each-host",
-        action="store_true",
-        help="measure each case on every host that can, and list hosts that are slower than others",
-    )
-    group.addoption(
         "--launcher-args",
         type=spelling.shell_arguments,
         metavar="WORDS",

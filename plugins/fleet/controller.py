@@ -21,13 +21,12 @@ from ipubench.fixtures.instances.hosts import launcher_arguments, named_hosts
 from ipubench.fixtures.instances.plan import instances_of
 from ipubench.plugins.command_line.arguments import XDIST_KEY, only_tests
 from ipubench.plugins.command_line.role import Role, distributes, names_hosts
-from ipubench.plugins.fleet import hosts, outliers
+from ipubench.plugins.fleet import hosts
 from ipubench.plugins.fleet.distribution import Distribution, worker_of
 from ipubench.plugins.fleet.local_workers import LocalWorkers
-from ipubench.plugins.fleet.schedule import Task
 from ipubench.plugins.fleet.xdist_adapter import CRASHED, XdistSession
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record.record import named, with_record
+from ipubench.plugins.record.record import with_record
 from ipubench.plugins.record.text import name_of_test
 from ipubench.plugins.run.journal import start_late
 from ipubench.plugins.run.lines import (
@@ -38,10 +37,6 @@ from ipubench.plugins.run.lines import (
     FreshLine,
     JournalLine,
     OutcomeLine,
-    PairLine,
-    ProfileLine,
-    SelectedLine,
-    VerdictLine,
     lines_of,
 )
 from ipubench.plugins.selection.selected import case_of
@@ -81,8 +76,6 @@ def become_controller(config: pytest.Config, role: Role) -> None:
     if role is Role.WORKER or only_tests(config):
         return
     if not distributes(config):
-        if option.each_host:
-            raise pytest.UsageError("--each-host needs hosts: add --hosts=FILE, or --tx ssh=HOST")
         return
     tx, on_hosts = list(config.getoption("tx", None) or []), names_hosts(config)
     _refuse(config, tx, on_hosts)
@@ -127,10 +120,6 @@ def _refuse(config: pytest.Config, tx: Sequence[str], on_hosts: bool) -> None:
         if getattr(given, name) is not None:
             flag, several = "--" + name.replace("_", "-"), "hosts" if on_hosts else "workers"
             raise pytest.UsageError(f"{flag} with several {several}: {why}; leave out one of them")
-    for name in ("baseline_save", "resume"):
-        if option.each_host and getattr(option, name):
-            flag = "--" + name.replace("_", "-")
-            raise pytest.UsageError(f"{flag} keeps one result per case: leave out --each-host")
 
 
 def worker_total(tx: Sequence[str]) -> int:
@@ -139,16 +128,11 @@ def worker_total(tx: Sequence[str]) -> int:
     return sum(int(number) if number.isdigit() else 1 for number in numbers)
 
 
-#: Lines of a worker that name their case themselves.
-OF_A_CASE = (ExtraLine, OutcomeLine, PairLine, ProfileLine, VerdictLine)
-
-
 class Controller:
     """Gives the workers their cases, and collects the run's results."""
 
     def __init__(self, config: pytest.Config, crew: Crew) -> None:
         self.config, self.crew = config, crew
-        self.each_host: bool = options_of(config).each_host
         self.hosts: Optional[RemoteHosts] = None if isinstance(crew, LocalWorkers) else crew
         self.channels: Dict[str, Any] = {}  # to each worker
         self.opening = 0  # the number of workers that have been opened
@@ -260,19 +244,6 @@ class Controller:
         if "spent" in found:
             self.run.spent.workers.append(found["spent"])
 
-    def planned(self, tasks: Sequence[Task]) -> None:
-        """With --each-host: make each case of each host a case of the run."""
-        if not self.each_host:
-            return
-        run, progress = self.run, self.run.progress
-        cases = [task for task in tasks if task.nodeid in self.known]
-        shown = {task.key: named(progress.names[task.nodeid], *task.workers) for task in cases}
-        progress.expect(shown)
-        self.known = set(shown)
-        run.order = list(shown)
-        run.nodeids = {task.key: task.nodeid for task in cases}
-        run.add(SelectedLine(run.order))
-
     def begun(self, key: str) -> None:
         """Record and show that a case has begun in a worker."""
         if key in self.known:
@@ -295,8 +266,6 @@ class Controller:
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Add a worker's lines to the journal, and show how its case ended."""
         worker = worker_of(report.node) if hasattr(report, "node") else ""
-        if self.each_host and worker:
-            report.nodeid = named(report.nodeid, worker)
         if report.when == "call" or not report.passed:
             self.called.add(report.nodeid)
         ours = [value for name, value in report.user_properties if name == XDIST_KEY]
@@ -312,8 +281,7 @@ class Controller:
         for part in ours:
             for line in lines_of(part["lines"]):
                 self._add(self._with_host(line, worker))
-            closing = [f"{worker}: {line}" if self.each_host else line for line in part["closing"]]
-            run.closing += [line for line in closing if line not in run.closing]
+            run.closing += [line for line in part["closing"] if line not in run.closing]
         if report.when == CRASHED:
             run.results.forget([report.nodeid])
             run.add(OutcomeLine(report.nodeid, "failed", str(report.longrepr)))
@@ -336,18 +304,8 @@ class Controller:
         if self.hosts is None:
             return line
         if isinstance(line, CaseLine):
-            benchmark = line.benchmark
-            record = replace(benchmark.record, host=worker)
-            if self.each_host:
-                record = replace(record, name=named(record.name, worker))
-                names = {
-                    "name": named(benchmark.name, worker),
-                    "fullname": named(line.case, worker),
-                }
-                benchmark = replace(benchmark, **names)
-            return replace(line, benchmark=with_record(benchmark, record))
-        if self.each_host and isinstance(line, OF_A_CASE):
-            return replace(line, case=named(line.case, worker))
+            record = replace(line.benchmark.record, host=worker)
+            return replace(line, benchmark=with_record(line.benchmark, record))
         return line
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
@@ -355,12 +313,10 @@ class Controller:
         self.run.enough = self.xdist.enough_failed(excinfo.value)
 
     def pytest_sessionfinish(self) -> None:
-        """Add lines about lost workers and slow hosts."""
+        """Add lines about lost workers."""
         run = self.run
         lost = self.distribution.lost_workers.items()
         run.closing += [f"{name} was lost during the run: {why}" for name, why in lost]
-        if self.each_host:
-            run.closing += outliers.lines(list(run.results.benchmarks.values()))
 
 
 def leave_out_larger(run: Run, items: List[pytest.Item]) -> None:

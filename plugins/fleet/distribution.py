@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
 import pytest
 
 from ipubench.fixtures.case.untrusted import printable
-from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.command_line.arguments import XDIST_KEY
 from ipubench.plugins.fleet.schedule import Placing, Schedule
 from ipubench.plugins.state import run_of
@@ -76,7 +75,7 @@ class Distribution:
         """Give each free worker a case."""
         assert self._schedule is not None
         for name, task in self._schedule.assign():
-            self._controller.begun(task.key)
+            self._controller.begun(task.nodeid)
             with contextlib.suppress(OSError):  # pytest-xdist reports a lost worker separately
                 self._nodes[name].send_runtest_some([self._positions[name][task.nodeid]])
 
@@ -94,10 +93,7 @@ class Distribution:
         # Local workers all have the same fingerprint.
         entries = baseline.entries if baseline is not None and crew.facts else ()
         placing = Placing(self._positions, crew.devices, crew.facts, entries)
-        each = placing.on_each if options_of(self._config).each_host else placing.task
-        tasks = [task for item in self.items for task in each(item)]
-        self._schedule = Schedule(tasks, crew.names, crew.turns)
-        self._controller.planned(tasks)
+        self._schedule = Schedule(list(map(placing.task, self.items)), crew.names, crew.turns)
         for name in crew.names:
             self._schedule.join(name)
         self._fail_stranded("no host of the fleet has what it needs")
@@ -113,15 +109,15 @@ class Distribution:
         self._nodes.pop(name, None)
         task, waits = self._schedule.leave(name, self._crew.most_losses if exited is None else 0)
         progress = run_of(self._config).progress
-        if task is not None and self._controller.has_ended(task.key):
+        if task is not None and self._controller.has_ended(task.nodeid):
             if waits:
                 self._schedule.waiting.remove(task)
         elif task is not None and waits:
-            progress.line(f"  {task.key}: {name} was lost ({why}); it is measured again")
-            progress.forget(task.key)
+            progress.line(f"  {task.nodeid}: {name} was lost ({why}); it is measured again")
+            progress.forget(task.nodeid)
         elif task is not None:
             self._controller.failed(
-                task.key, f"worker {name!r} crashed while running {task.key!r}: {why}"
+                task.nodeid, f"worker {name!r} crashed while running {task.nodeid!r}: {why}"
             )
         fruitless = task is None or waits
         self._fruitless[name] = self._fruitless.get(name, 0) + 1 if fruitless else 0
@@ -155,4 +151,4 @@ class Distribution:
         """Fail the waiting cases that no remaining worker can measure."""
         assert self._schedule is not None
         for task in self._schedule.stranded():
-            self._controller.failed(task.key, why)
+            self._controller.failed(task.nodeid, why)

@@ -27,7 +27,6 @@ import pytest
 from ipubench.fixtures.instances.plan import instances_of
 from ipubench.plugins.baseline.entries import key_of
 from ipubench.plugins.fleet.facts import HostFacts
-from ipubench.plugins.record.record import named
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.selection.selected import case_of
 
@@ -36,7 +35,6 @@ from ipubench.plugins.selection.selected import case_of
 class Task:
     """A case to be measured once, by one of these workers."""
 
-    key: str  # its name in the run
     nodeid: str
     workers: FrozenSet[str]
     able: FrozenSet[str] = frozenset()  # all that can; ``workers`` are preferred
@@ -83,8 +81,8 @@ class Schedule:
         task = self.running.pop(worker, None)
         if task is None:
             return None, False
-        self._losses[task.key] += bool(most_losses)
-        waits = not most_losses or self._losses[task.key] < most_losses
+        self._losses[task.nodeid] += bool(most_losses)
+        waits = not most_losses or self._losses[task.nodeid] < most_losses
         if waits:
             self.waiting.insert(0, task)
         return task, waits
@@ -150,16 +148,11 @@ class Placing:
             if item.nodeid in found and needed <= self._devices[name]
         ]
 
-    def task(self, item: pytest.Item) -> List[Task]:
+    def task(self, item: pytest.Item) -> Task:
         """Return the task of a case; workers on machines with a baseline entry are preferred."""
         able, known = self.able(item), self._known.get(item.nodeid, set())
         same = [name for name in able if known and self._facts[name].fingerprint in known]
-        return [Task(item.nodeid, item.nodeid, frozenset(same or able), frozenset(able))]
-
-    def on_each(self, item: pytest.Item) -> List[Task]:
-        """Return a task for each worker that can measure a case."""
-        able = self.able(item)
-        return [Task(named(item.nodeid, one), item.nodeid, frozenset({one})) for one in able]
+        return Task(item.nodeid, frozenset(same or able), frozenset(able))
 
 
 def sharing(facts: Mapping[str, HostFacts]) -> Dict[str, str]:

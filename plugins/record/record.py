@@ -41,17 +41,6 @@ SEVERAL_BATCHES = "calls of several batches"
 LEAST_AMOUNT, MOST_AMOUNT = 1e-20, 1e20
 
 
-def named(nodeid: str, host: str) -> str:
-    """Return a case's name if each host measures it: ``file::function[case@host]``."""
-    return f"{nodeid[:-1]}@{host}]" if nodeid.endswith("]") else f"{nodeid}@{host}"
-
-
-def unnamed(name: str, host: str) -> str:
-    """Return the name without its host."""
-    bare, end = (name[:-1], "]") if name.endswith("]") else (name, "")
-    return bare[: -len(host) - 1] + end if bare.endswith(f"@{host}") else name
-
-
 def facts_in(facts: Json) -> Facts:
     """Return a dict of facts; an empty one if the value is not a dict."""
     return facts if isinstance(facts, dict) else {}

@@ -302,13 +302,10 @@ def distinct_names(names: Mapping[str, str]) -> Dict[str, str]:
 
 
 def parts_of(nodeid: str) -> Tuple[str, str, str]:
-    """Return the file, which may contain brackets, the bench function and the identifier.
-
-    If each host measures a case without an identifier, its name is ``function@host``.
-    """
+    """Return the file, which may contain brackets, the bench function and the identifier."""
     path, _, rest = nodeid.partition("::")
     function, _, identifier = rest.partition("[")
-    return path, function.partition("@")[0], identifier[:-1]
+    return path, function, identifier[:-1]
 
 
 def without_identifier(nodeid: str) -> str:

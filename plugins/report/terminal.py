@@ -344,9 +344,8 @@ def gate_lines(run: Run) -> List[Row]:
     noisy = own_noise((names.get(nodeid, nodeid), found) for nodeid, found in verdicts.items())
     lines += [Row((f"  {noisy}",))] if noisy else []
     stored = set() if run.baseline is None else set(run.baseline.stored)
-    known = {*run.results.benchmarks, *run.results.outcomes, *verdicts}
-    missed = stored - {run.nodeids.get(name, name) for name in known}
-    ordered = {run.nodeids.get(name, name) for name in run.order}
+    missed = stored - {*run.results.benchmarks, *run.results.outcomes, *verdicts}
+    ordered = set(run.order)
     for left, why in (
         (missed - ordered, "not selected in this run"),
         (missed & ordered, "not run, because the run ended before"),

@@ -203,8 +203,6 @@ class Recording:
     depends: Dict[str, str] = field(default_factory=dict)
     #: The machines that measure, if not this one.
     machines: Sequence[Machine] = ()
-    #: A case's name in this run -> its node id, if they differ because several hosts measure it.
-    nodeids: Dict[str, str] = field(default_factory=dict)
     #: Exit codes of problems outside the tests (plugins/run/exit_code.py), in their order.
     problems: List[int] = field(default_factory=list)
     #: Whether pytest-xdist interrupted the run because of -x or --maxfail.

@@ -137,7 +137,7 @@ def distributing(most_losses: int, restarts: Optional[str] = None) -> Tuple[Any,
     crew: Any = SimpleNamespace(names=names, most_losses=most_losses, facts={}, turns={})
     crew.devices = dict.fromkeys(names, 1)
     config: Any = SimpleNamespace(
-        option=given_options(maxworkerrestart=restarts, each_host=False),
+        option=given_options(maxworkerrestart=restarts),
         stash={run_key: mock.Mock(baseline=None)},
     )
     controller = mock.Mock(has_ended=lambda key: False)

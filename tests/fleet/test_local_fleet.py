@@ -22,10 +22,8 @@ from ipubench.plugins.run.results import SessionResults
 from tests.support.fleet import as_host, hosts_file, hosts_of
 from tests.support.harness import (
     QUIETLY,
-    Outcome,
     Project,
     SuiteServer,
-    run_command,
     run_pytest,
     start_pytest,
 )
@@ -128,43 +126,6 @@ def test_hosts_judge_and_the_run_reports(project: Project) -> None:
     outcome.line(f"  regressed: {BETA}")
     kinds = [line["type"] for line in project.journal()]
     assert kinds.count("fresh") >= 2 and kinds.count("verdict") == 2
-
-
-def test_with_each_host_measuring_all_cases_a_slow_one_is_named(project: Project) -> None:
-    project.add_to_conftest(
-        "def pytest_runtest_call(item):\n"
-        "    from ipubench.plugins.state import run_of\n"
-        "    run_of(item.config).closing.append('beta was compiled in 2.0 s')\n"
-    )
-    hosts = hosts_file(project, a="", b="env:IPUBENCH_FAKE_SLOWDOWN=1.25", c="")
-    words = ("-k", "bs8 or beta or delta", "--set=noise=0.01", "--each-host")
-    outcome = project.run(*words, hosts, "--report=out").assert_code(0)
-    cases = len(project.records())
-    assert cases == 3 * len({name.rpartition("@")[0] for name in project.records()}) >= 9
-    outcome.line(f"[{cases}/{cases}] ")
-    outcome.line("b is 20.")
-    outcome.line("% slower than the median of hosts of its kind, over")
-    assert "faster than" not in outcome.text
-    # Each host prints its own lines at the end.
-    said = [line for line in outcome.text.splitlines() if "beta was compiled" in line]
-    assert sorted(said) == [f"{host}: beta was compiled in 2.0 s" for host in "abc"]
-    assert "beta-synthetic-noise0.01@b" in (project.folder / "out" / "results.csv").read_text()
-
-
-def test_a_run_of_each_host_does_not_become_a_baseline(project: Project) -> None:
-    def command(*words: str) -> Outcome:
-        module = "ipubench.plugins.baseline"
-        return run_command(project.folder, project.environment, module, *words)
-
-    hosts = hosts_file(project, a="", b="")
-    project.run("-k", "beta", "--each-host", hosts, "--report=out").assert_code(0)
-    for run in (project.journals()[-1].name, "./out"):
-        said = command("promote", run, "main", "--history").assert_code(4)
-        said.line("but a baseline can store only one: use a run without --each-host")
-    assert not (project.folder / "baselines").exists()
-    # Hosts that share the cases store one.
-    project.run("-k", "beta", hosts).assert_code(0)
-    command("promote", project.journals()[-1].name, "main").assert_code(0)
 
 
 def test_a_host_that_dies_loses_only_its_case_which_another_measures(project: Project) -> None:
@@ -279,11 +240,9 @@ def _zombie(pid: int) -> bool:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--each-host",), "--each-host needs hosts: add --hosts=FILE"),
         (("--tx", "popen//id=a//what=b"), "what is not an option of a host"),
         (("--hosts=hosts.txt", "-n", "2"), "--hosts names the hosts: leave out -n and --tx"),
         (("--hosts=hosts.txt", "--against=git:HEAD"), "--against with several hosts: "),
-        (("--hosts=hosts.txt", "--each-host", "--baseline-save=x"), "leave out --each-host"),
         (
             ("--tx", "popen//python=/bin/false//id=a"),
             "a: its Python does not answer; this shows more",

@@ -16,7 +16,7 @@ NAMES = ("a", "b", "c", "d")
 
 
 def task(key: str, workers: str) -> Task:
-    return Task(key, key, frozenset(workers))
+    return Task(key, frozenset(workers))
 
 
 def scheduled(tasks: List[Task]) -> Schedule:
@@ -30,7 +30,7 @@ def joined(schedule: Schedule, workers: str) -> Schedule:
 
 
 def keys(given_out: List[Tuple[str, Task]]) -> Dict[str, str]:
-    return {worker: one.key for worker, one in given_out}
+    return {worker: one.nodeid for worker, one in given_out}
 
 
 def test_a_worker_takes_first_the_cases_that_fewest_can_run() -> None:
@@ -67,7 +67,7 @@ def test_a_case_that_kills_two_workers_is_not_retried() -> None:
 
 
 def test_a_stranded_case_goes_to_the_next_best_worker_or_is_lost() -> None:
-    wanted = Task("one", "one", frozenset("a"), frozenset("ab"))
+    wanted = Task("one", frozenset("a"), frozenset("ab"))
     schedule = joined(scheduled([wanted, task("two", "b"), task("three", "a")]), "ab")
     assert schedule.stranded() == []
     assert keys(schedule.assign()) == {"a": "one", "b": "two"}
@@ -118,18 +118,18 @@ def test_in_any_order_of_events_each_case_ends_once_or_is_lost(
             schedule.join(name)
             there.add(name)
         elif what == "done":
-            ended.append(schedule.done(name).key)
+            ended.append(schedule.done(name).nodeid)
             del running[name]
         else:
             found, waits = schedule.leave(name, 2)
             assert found == running.pop(name, None)
             there.discard(name)
             if found is not None and not waits:
-                ended.append(found.key)
+                ended.append(found.nodeid)
         if what == "gone":
             schedule.workers.discard(name)
-            ended += [one.key for one in schedule.stranded()]
-    assert sorted(ended) == sorted(one.key for one in tasks)
+            ended += [one.nodeid for one in schedule.stranded()]
+    assert sorted(ended) == sorted(one.nodeid for one in tasks)
 
 
 def facts(fingerprint: str, machine: str, device: str) -> Any:
@@ -150,15 +150,10 @@ def test_a_case_goes_where_it_exists_has_its_devices_and_was_measured_before() -
     collected = {"a": ["one", "two"], "b": ["one"], "c": ["one", "two"]}
     placing = Placing(collected, {"a": 4, "b": 1, "c": 4}, hosts, entries)
     every, both = frozenset("abc"), frozenset("ac")
-    assert placing.task(item("one")) == [Task("one", "one", frozenset("bc"), every)]
-    assert placing.task(item("two")) == [Task("two", "two", both, both)]
-    assert placing.task(item("one", ipus=4)) == [Task("one", "one", frozenset("c"), both)]
+    assert placing.task(item("one")) == Task("one", frozenset("bc"), every)
+    assert placing.task(item("two")) == Task("two", both, both)
+    assert placing.task(item("one", ipus=4)) == Task("one", frozenset("c"), both)
     assert placing.able(item("two", ipus=8)) == []
-    assert [one.key for one in placing.on_each(item("f[two]"))] == []
-    assert placing.on_each(item("two")) == [
-        Task("two@a", "two", frozenset("a")),
-        Task("two@c", "two", frozenset("c")),
-    ]
 
 
 def test_workers_share_a_device_of_one_machine() -> None:

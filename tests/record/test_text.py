@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ipubench.plugins.record.record import named
 from ipubench.plugins.record.text import (
     cut_middle,
     distinct_names,
@@ -36,9 +35,8 @@ def test_each_case_has_the_shortest_unique_part_of_its_node_id() -> None:
     }
 
 
-def test_the_host_that_measured_a_case_is_not_part_of_its_function() -> None:
-    plain = named("test_a.py::TestA::test_one", "me@gpu1")
+def test_a_node_id_has_three_parts() -> None:
+    plain = "test_a.py::TestA::test_one"
     assert parts_of(plain) == ("test_a.py", "TestA::test_one", "")
-    assert without_identifier(plain) == "test_a.py::TestA::test_one"
-    case = named("test_a.py::test_two[x@y]", "gpu1")
-    assert parts_of(case) == ("test_a.py", "test_two", "x@y@gpu1")
+    assert without_identifier(plain) == plain
+    assert parts_of("a[1].py::test_two[x@y]") == ("a[1].py", "test_two", "x@y")
