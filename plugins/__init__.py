@@ -107,6 +107,7 @@ class Waiting:
             or devices.borrows()
             or XDIST_KEY in getattr(config, "workerinput", {})
             or config.getoption("dist", "no") != "no"
+            or config.getoption("tx", None)
             or names_yaml(config)
             or typed_measuring_arguments(config)
             or any(self._is_given(config, dest) for dest in self._defaults)

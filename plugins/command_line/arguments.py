@@ -24,7 +24,6 @@ PATH_OPTIONS = (
     "--gate-policy",
     "--against",
     "--against-python",
-    "--hosts",
     "--report",
 )
 # Options that decide what a case measures and how; a fresh process of a case gets them too.

@@ -149,12 +149,7 @@ def _add_case_options(group: Section) -> None:
 
 
 def _add_hosts(group: Section) -> None:
-    """The hosts; pytest-xdist has ``--tx``."""
-    group.addoption(
-        "--hosts",
-        metavar="FILE",
-        help="measure on the hosts in this file, one per line; or give --tx ssh=HOST for each",
-    )
+    """The hosts of instances; pytest-xdist has ``--tx``."""
     group.addoption(
         "--launcher-args",
         type=spelling.shell_arguments,

@@ -68,4 +68,4 @@ def distributes(config: pytest.Config) -> bool:
 def names_hosts(config: pytest.Config) -> bool:
     """Return whether the command line has workers that are not processes of this machine."""
     tx = config.getoption("tx", None) or []
-    return bool(options_of(config).hosts) or any(text.rpartition("*")[2] != LOCAL for text in tx)
+    return any(text.rpartition("*")[2] != LOCAL for text in tx)

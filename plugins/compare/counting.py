@@ -63,7 +63,7 @@ def prepare(run: Run) -> None:
     if run.role.shares_work:
         raise pytest.UsageError(
             f"{flag} counts all cases of a run in one process, on this host: leave out -n, --dist, "
-            "--tx and --hosts"
+            "and --tx"
         )
     if option.profile is not None:
         raise pytest.UsageError(f"{flag}: --profile measures nothing; leave one of them out")

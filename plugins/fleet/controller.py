@@ -1,4 +1,4 @@
-"""`-n N`, `--tx ssh=HOST` and `--hosts=FILE`: several workers of pytest-xdist make one run.
+"""`-n N` and `--tx ssh=HOST`: several workers of pytest-xdist make one run.
 
 The controller collects, keeps the journal, judges the session and shows its progress. The workers
 measure (plugins/fleet/worker.py); plugins/fleet/distribution.py chooses the worker of each case.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, Any, Dict, Generator, List, Optional, Sequence, Set, Union
+from typing import Any, Dict, Generator, List, Optional, Sequence, Set, Union
 
 import pytest
 from msgspec.structs import replace
@@ -24,7 +24,8 @@ from ipubench.plugins.command_line.role import Role, distributes, names_hosts
 from ipubench.plugins.fleet import hosts
 from ipubench.plugins.fleet.distribution import Distribution, worker_of
 from ipubench.plugins.fleet.local_workers import LocalWorkers
-from ipubench.plugins.fleet.xdist_adapter import CRASHED, XdistSession
+from ipubench.plugins.fleet.remote_hosts import RemoteHosts
+from ipubench.plugins.fleet.xdist_adapter import CRASHED, XdistSession, no_answer
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.record import with_record
 from ipubench.plugins.record.text import name_of_test
@@ -42,10 +43,7 @@ from ipubench.plugins.run.lines import (
 from ipubench.plugins.selection.selected import case_of
 from ipubench.plugins.state import Run, run_of
 
-if TYPE_CHECKING:
-    from ipubench.plugins.fleet.remote_hosts import RemoteHosts
-
-    Crew = Union[LocalWorkers, RemoteHosts]
+Crew = Union[LocalWorkers, RemoteHosts]
 
 #: Options that do not work with several workers, and why.
 REFUSED = {
@@ -72,7 +70,6 @@ def automatic_workers(config: pytest.Config) -> Optional[int]:
 
 def become_controller(config: pytest.Config, role: Role) -> None:
     """Make this process the controller if that is its role; a listing starts no workers."""
-    option = options_of(config)
     if role is Role.WORKER or only_tests(config):
         return
     if not distributes(config):
@@ -80,32 +77,20 @@ def become_controller(config: pytest.Config, role: Role) -> None:
     tx, on_hosts = list(config.getoption("tx", None) or []), names_hosts(config)
     _refuse(config, tx, on_hosts)
     try:
-        found = hosts.of_file(option.hosts) if option.hosts else hosts.of_tx(tx) if on_hosts else []
+        found = hosts.of_tx(tx) if on_hosts else []
     except hosts.FleetError as error:
         raise pytest.UsageError(str(error)) from None
     if role is Role.LISTING:
         config.option.dist, config.option.tx = "no", []
         return
-    crew: Crew
-    if on_hosts:
-        from ipubench.plugins.fleet.remote_hosts import RemoteHosts  # it imports execnet
-
-        crew = RemoteHosts(config, found)
-    else:
-        crew = LocalWorkers(config, worker_total(tx))
-    # pytest_xdist_setupnodes replaces these by the hosts: pytest-xdist would copy its code
-    # to an ssh= host.
-    config.option.dist, config.option.tx = "load", [f"popen//worker={name}" for name in crew.names]
+    crew = RemoteHosts(config, found) if on_hosts else LocalWorkers(config, worker_total(tx))
+    config.option.dist, config.option.tx = "load", crew.specs
     config.pluginmanager.register(Controller(config, crew), "ipubench-controller")
 
 
 def _refuse(config: pytest.Config, tx: Sequence[str], on_hosts: bool) -> None:
     """Raise UsageError for options that do not work with several workers."""
     option, dist = options_of(config), config.option.dist
-    if option.hosts is not None and tx:
-        raise pytest.UsageError("--hosts names the hosts: leave out -n and --tx")
-    if not config.pluginmanager.hasplugin("xdist"):
-        raise pytest.UsageError("--hosts needs pytest-xdist: pip install pytest-xdist")
     if not on_hosts and not tx:
         raise pytest.UsageError(
             f"--dist={dist} distributes cases to workers, but there are no workers: add -n N"
@@ -135,7 +120,6 @@ class Controller:
         self.config, self.crew = config, crew
         self.hosts: Optional[RemoteHosts] = None if isinstance(crew, LocalWorkers) else crew
         self.channels: Dict[str, Any] = {}  # to each worker
-        self.opening = 0  # the number of workers that have been opened
         self.known: Set[str] = set()  # names of the cases to run
         self.called: Set[str] = set()  # tests whose call is over
         self.selection: Dict[str, Any] = {}
@@ -162,34 +146,22 @@ class Controller:
                 self.hosts.pulse(self.channels)
                 for line in lines:
                     self.run.progress.line(line)
-        except (OSError, EOFError, AssertionError):  # of execnet, before pytest_xdist_newgateway
-            if self.hosts is None:
+        except no_answer():
+            if self.hosts is None or len(self.channels) == len(self.crew.names):
                 raise
-            error = self.hosts.unreachable(self.crew.names[self.opening])
+            # pytest-xdist starts one worker after the other.
+            error = self.hosts.unreachable(self.crew.names[len(self.channels)])
             outcome.force_exception(pytest.UsageError(str(error)))
         except hosts.FleetError as error:
             outcome.force_exception(pytest.UsageError(str(error)))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_setupnodes(self, specs: Sequence[Any]) -> None:
-        """Set the Python of each host, which pytest-xdist starts."""
+        """Send our options to the hosts, and copy nothing there."""
         if self.hosts is not None:
+            self.xdist.copy_nothing()
             for spec in specs:
-                self.hosts.describe(spec.worker, spec)
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_xdist_newgateway(self, gateway: Any) -> None:
-        """Copy the project to a host."""
-        if self.hosts is not None:
-            self.hosts.opened(gateway.spec.worker, gateway)
-        self.opening += 1
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_xdist_getremotemodule(self) -> Any:
-        """Return the module that starts a worker on a host; None: pytest-xdist's."""
-        from ipubench.plugins.fleet import start
-
-        return start if self.hosts is not None else None
+                self.hosts.describe(spec)
 
     def pytest_configure_node(self, node: Any) -> None:
         """Give a worker its settings, also a worker that replaces a lost one."""

@@ -65,8 +65,11 @@ class Distribution:
     def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
         """Note what a worker has collected; plan the run after the last one."""
         name = worker_of(node)
+        before = self._positions.get(name, {})
         self._positions[name] = {nodeid: number for number, nodeid in enumerate(collection)}
-        if self._schedule is not None:
+        if before.keys() - self._positions[name].keys():
+            self._drop(name, "it no longer has all cases that it had")
+        elif self._schedule is not None:
             self._schedule.join(name)
         elif len(self._positions) == len(self._crew.names):
             self._plan()

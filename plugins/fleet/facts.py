@@ -1,21 +1,19 @@
-"""Describes a host before it measures, and finds differences between the hosts of a fleet."""
+"""Describes a host before it measures."""
 
 from __future__ import annotations
 
 import platform
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, List, Optional
+from typing import List, Optional
 
 import pytest
 
 from ipubench.fixtures import devices
-from ipubench.fixtures.case.errors import some_of
 from ipubench.plugins.record import host_process
 from ipubench.plugins.run.machine import Machine
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-MOST = 3  # the most hosts that a message lists
 
 
 @dataclass(frozen=True)
@@ -47,17 +45,3 @@ def _machine() -> str:
         return BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:
         return ""
-
-
-def differing_versions(hosts: Dict[str, HostFacts]) -> List[str]:
-    """Return a line for each package that has different versions on the hosts."""
-    names = sorted({name for facts in hosts.values() for name in facts.versions})
-    lines = []
-    for package in names:
-        found: Dict[str, List[str]] = {}
-        for host, facts in hosts.items():
-            found.setdefault(facts.versions.get(package, "none"), []).append(host)
-        if len(found) > 1:
-            versions = [f"{version} on {some_of(names, MOST)}" for version, names in found.items()]
-            lines.append(f"hosts differ in {package}: {', '.join(versions)}")
-    return lines

@@ -35,6 +35,7 @@ class LocalWorkers:
         config.add_cleanup(self._held.close)
         self.facts: Dict[str, HostFacts] = {}
         self.names = [f"gw{number}" for number in range(count)]
+        self.specs = [f"popen//worker={name}" for name in self.names]
         self.device = devices.choose(options_of(config).device)
         found = devices.of(self.device).device_ids()
         #: Whether all workers have the same device, and so must run one case at a time.

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import os
 import shlex
 import threading
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence
 
-import execnet
 import pytest
-import xdist.remote
 
 from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.case.untrusted import read_bytes
 from ipubench.fixtures.command_line import change_options, options_of
 from ipubench.plugins.baseline.format import MOST_BYTES, BaselineError
 from ipubench.plugins.baseline.store import baseline_path
-from ipubench.plugins.command_line.arguments import passed_arguments
-from ipubench.plugins.fleet.checkout import bring
-from ipubench.plugins.fleet.facts import HostFacts, differing_versions
-from ipubench.plugins.fleet.hosts import FleetError, HostSpec
+from ipubench.plugins.fleet.facts import HostFacts
+from ipubench.plugins.fleet.hosts import FleetError, HostWorker
 from ipubench.plugins.fleet.schedule import sharing
 from ipubench.plugins.fleet.worker import PULSE_SECONDS, THERE
-from ipubench.plugins.fleet.xdist_adapter import why_lost
 from ipubench.plugins.record import host_process
 from ipubench.plugins.state import run_of
 
@@ -36,86 +30,38 @@ class RemoteHosts:
     #: If a case crashes on two hosts, the case is the cause.
     most_losses = 2
 
-    def __init__(self, config: pytest.Config, found: Sequence[HostSpec]) -> None:
+    def __init__(self, config: pytest.Config, found: Sequence[HostWorker]) -> None:
         self.config = config
-        self._places = {host.worker(n): (host, n) for host in found for n in range(host.devices)}
-        self.names = list(self._places)
+        self._workers = {one.name: one for one in found}
+        self.names = list(self._workers)
+        self.specs = [one.text for one in found]
         self.facts: Dict[str, HostFacts] = {}
         self.devices: Dict[str, int] = {}
         self.turns: Dict[str, str] = {}
-        #: Host -> the folders of the project's copy and of its results.
-        self._copied: Dict[str, Tuple[str, str]] = {}
         self._baseline = _text_of_baseline(config)
 
-    def describe(self, name: str, spec: Any) -> None:
-        """Set the Python that execnet's ``spec`` starts on a host."""
-        host = self._places[name][0]
-        spec.python = host.interpreter
-        spec.env = {} if host.address else dict(host.environment)
-
-    def opened(self, name: str, gateway: Any) -> None:
-        """Copy the project to a connected host. Raises FleetError."""
-        host = self._places[name][0]
-        try:
-            gateway.remote_exec("channel.send(None)").receive()
-            if host.address and host.folder is None:
-                self._copied[host.name] = bring(gateway, self.config.rootpath)
-        except execnet.RemoteError as error:
-            why = why_lost(error)
-            raise FleetError(f"{name}: the project cannot be copied there: {why}") from error
-        except (EOFError, OSError):
-            raise self.unreachable(name) from None
+    def describe(self, spec: Any) -> None:
+        """Send this run's PYTEST_ADDOPTS to a host, which has another environment."""
+        if spec.ssh:
+            spec.env.setdefault("PYTEST_ADDOPTS", os.environ.get("PYTEST_ADDOPTS", ""))
 
     def unreachable(self, name: str) -> FleetError:
         """Return the error for a host that does not answer, with a command that shows the cause."""
-        command = self._places[name][0].command("-c", shlex.quote("import xdist"))
-        return FleetError(f"{name}: its Python does not answer; this shows more: {command}")
+        worker, python = self._workers[name], "python"
+        for part in worker.text.split("//"):
+            python = part[len("python=") :] if part.startswith("python=") else python
+        command = f"{python} -c 'import xdist'"
+        command = f"cd {worker.folder} && {command}" if worker.folder else command
+        shown = f"ssh {worker.address} {shlex.quote(command)}" if worker.address else command
+        return FleetError(f"{name}: its Python does not answer; this shows more: {shown}")
 
     def handover(self, name: str) -> Dict[str, Any]:
         """Return the settings that a worker gets at its start."""
-        host, number = self._places[name]
-        root, results = str(self.config.rootpath), ""  # '': --results-dir as given
-        if host.folder is not None:
-            root = host.folder
-        elif host.address:
-            root, results = self._copied[host.name]
-        else:
-            results = str(Path(options_of(self.config).results_dir).absolute() / name)
-        start, arguments = self._translated(root)
         return {
-            "host": {
-                "root": root,
-                "start": start,
-                "arguments": arguments,
-                "program": inspect.getsource(xdist.remote),
-                "results": results,
-                "baseline": self._baseline,
-            },
-            "device_id": number if host.devices > 1 else None,
+            "host": {"name": name, "baseline": self._baseline},
+            "device_id": self._workers[name].number,
             "in_turns": False,
         }
-
-    def _translated(self, root: str) -> Tuple[str, List[str]]:
-        """Return the folder to start in, below ``root``, and the command line for the host.
-
-        Paths in the project become the host's paths. Relative ones stay if the run has started in
-        the project.
-        """
-        start = self.config.invocation_params.dir.resolve()
-        here = self.config.rootpath.resolve()
-        outside = here != start and here not in start.parents
-
-        def moved(text: str) -> str:
-            option, equals, value = text.partition("=") if text.startswith("-") else ("", "", text)
-            path, colons, rest = value.partition("::")
-            if path and (os.path.isabs(path) or outside):
-                with contextlib.suppress(ValueError, OSError):
-                    inside = (start / path).resolve(strict=True).relative_to(here)
-                    return f"{option}{equals}{os.path.join(root, str(inside))}{colons}{rest}"
-            return text
-
-        arguments = list(map(moved, passed_arguments(self.config)))
-        return ("." if outside else str(start.relative_to(here))), arguments
 
     def check(self, facts: Dict[str, Any]) -> List[str]:
         """Check the hosts' facts; return lines that describe the hosts. Raises FleetError."""
@@ -126,18 +72,17 @@ class RemoteHosts:
             raise FleetError(
                 f"the hosts have several kinds of device ({found_kinds}): add --device=KIND"
             )
-        for name, (host, _) in self._places.items():
-            _check(name, self.facts[name], host, self.config.rootpath)
+        for name, worker in self._workers.items():
+            _check(self.facts[name], worker, self.config.rootpath)
             found = self.facts[name].devices
-            self.devices[name] = len(found) if found and host.devices == 1 else 1
+            self.devices[name] = len(found) if found and worker.number is None else 1
         self.turns = sharing(self.facts)
         run = run_of(self.config)
         run.selection.device = kinds.pop()
         change_options(self.config, device=run.selection.device)
         run.machines = list(self.facts.values())
         lines = [f"  {n}: {one.description} ({one.name})" for n, one in self.facts.items()]
-        differing = differing_versions(self.facts)
-        return [f"fleet of {counted(len(lines), 'worker')}:", *lines, *differing]
+        return [f"fleet of {counted(len(lines), 'worker')}:", *lines]
 
     def pulse(self, channels: Dict[str, Any]) -> None:
         """Send a sign of life to the hosts every few seconds, from a thread."""
@@ -165,14 +110,17 @@ def _text_of_baseline(config: pytest.Config) -> Optional[str]:
         return None
 
 
-def _check(name: str, facts: HostFacts, host: HostSpec, root: Path) -> None:
+def _check(facts: HostFacts, worker: HostWorker, root: Path) -> None:
     """Raise FleetError if a host has another revision of the project, or too few devices."""
-    if host.devices > len(facts.devices or [0]):
-        what = f"{len(facts.devices or [0])} of {facts.device}"
-        raise FleetError(f"{name}: {host.devices}* asks for more devices than it has ({what})")
-    ours = host_process.git_revision(root)
-    if host.folder and facts.revision != ours:
+    found = len(facts.devices or [0])
+    if (worker.number or 0) >= found:
         raise FleetError(
-            f"{name}: {host.folder} is at revision {facts.revision}, and this project at {ours}: "
-            "check out the same one there, or leave out chdir= to have this one copied"
+            f"{worker.name}: --tx asks for more devices than the host has ({found} of "
+            f"{facts.device})"
+        )
+    ours = host_process.git_revision(root)
+    if worker.folder and facts.revision != ours:
+        raise FleetError(
+            f"{worker.name}: {worker.folder} is at revision {facts.revision}, and this project at "
+            f"{ours}: check out the same one there"
         )

@@ -82,7 +82,9 @@ class Worker:
             devices.borrow(given["lease_holder"])
             # While it measures, a worker does not notice that the controller was killed.
             end_with_parent()
-        elif self.host["baseline"] is not None:
+            return
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # ssh may have it ignored
+        if self.host["baseline"] is not None:
             path = scratch.make("fleet") / "baseline.json"  # until this process ends
             path.write_text(self.host["baseline"], encoding="utf-8")
             change_options(config, baseline=str(path))
@@ -126,10 +128,11 @@ class Worker:
         self.alone = chosen["alone"]
         # The controller has no journal yet if only a running test turns out to measure.
         relay = Relay(Path(chosen["journal"] or options_of(self.config).results_dir))
-        results = self.host["results"] if self.host is not None else relay.path.parent
-        if results and chosen["journal"] is not None:
+        if chosen["journal"] is not None:
             # Absolute: a test may change the working directory.
-            folder = Path(results).absolute()
+            folder = relay.path.parent.absolute()
+            if self.host is not None:
+                folder = Path(options_of(self.config).results_dir, self.host["name"]).absolute()
             with contextlib.suppress(OSError):  # the code that writes there reports it
                 folder.mkdir(parents=True, exist_ok=True)
             change_options(self.config, results_dir=str(folder))

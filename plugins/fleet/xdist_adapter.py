@@ -7,7 +7,7 @@ pytest-xdist's workers wait for the next test before they begin one; ours get on
 from __future__ import annotations
 
 import queue
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Optional, Tuple, Type
 
 import pytest
 
@@ -39,6 +39,16 @@ class XdistSession:
         most = int(self._session.maxfail or 0)
         return isinstance(error, KeyboardInterrupt) and 0 < most <= self._session.countfailures
 
+    def copy_nothing(self) -> None:
+        """Copy no files to hosts, and give their workers the command line as it is.
+
+        pytest-xdist would copy pytest into chdir=, and expects that all paths were copied.
+        """
+        from xdist import workermanage
+
+        self._session.nodemanager.roots = []
+        workermanage.make_reltoroot = lambda roots, args: args
+
     def listen(self, node: Any) -> Any:
         """Return a channel to a starting worker; its first message is its facts."""
         channel = node.gateway.newchannel()
@@ -58,6 +68,9 @@ class XdistSession:
             name, values = events[-1]
             if name == "hello":
                 found[values["node"]] = values["facts"]
+            elif name == "collectionfinish" and values["node"] not in found:
+                worker = values["node"].gateway.spec.worker
+                raise FleetError(f"{worker}: ipubench does not run there: chdir= names a checkout")
             elif name in ("errordown", "workerfinished", "internal_error"):
                 error = values.get("error") or values.get("formatted_error") or "its session ended"
                 raise FleetError(f"{values['node'].gateway.spec.worker}: {why_lost(error)}")
@@ -94,8 +107,15 @@ class XdistSession:
         ours.nodemanager.group.allocate_id(spec)
         try:
             ours._active_nodes.add(ours.nodemanager.setup_node(spec, ours.queue.put))
-        except (FleetError, pytest.UsageError, OSError, EOFError, AssertionError) as error:
+        except no_answer() as error:
             self._distribution.failed_to_start(node, str(error) or type(error).__name__)
+
+
+def no_answer() -> Tuple[Type[Exception], ...]:
+    """Return what execnet raises if no Python starts on a host, or not in its folder."""
+    from execnet import HostNotFound, RemoteError
+
+    return (OSError, EOFError, AssertionError, HostNotFound, RemoteError)
 
 
 def why_lost(error: Any) -> str:

@@ -31,7 +31,6 @@ READERS: Dict[str, str] = {
     "fixtures/data/images/preprocess.py": "an image that was opened within bounds",
     "fixtures/runtimes/tensorflow/application/checkpoints.py": "an open file; no pickle, and its "
     "arrays are no larger in memory than on disk",
-    "plugins/fleet/checkout.py": "the project that our own controller sends",
     "plugins/record/files.py": "our own journal, locked; others are read line by line",
     # Written by us alone.
     "fixtures/case/values.py": "the value of --set, on the user's own command line",

@@ -8,10 +8,10 @@ from ipubench.plugins.command_line.options import sections
 from tests.support.harness import Project
 from tests.support.own_project import OwnProject
 
-#: Options of pytest-testinfra, pytest-playwright and pytest-resume, and one with a value.
+#: Options of pytest-playwright and pytest-resume, and others with and without a value.
 OPTIONS = """
 def pytest_addoption(parser):
-    parser.addoption("--hosts")
+    parser.addoption("--sweep")
     parser.addoption("--device", action="append", default=[])
     parser.getgroup("theirs").addoption("--resume", action="store_true")
     parser.addoption("--budget", type=int, default=3)
@@ -34,7 +34,7 @@ def test_work(benchmark):
     benchmark(sum, range(100))
 """
 THEIRS = ("--device=pixel", "--budget", "7", "--report")
-HEADER = "has --device, --hosts, --budget, --resume, --report; write --ipubench-device, "
+HEADER = "has --device, --sweep, --budget, --resume, --report; write --ipubench-device, "
 
 
 @pytest.mark.parametrize("where", ["conftest", "-p before", "-p after", "names us", "environment"])

@@ -19,7 +19,7 @@ from ipubench.plugins.baseline.history import FOLDER
 from ipubench.plugins.baseline.store import load_all
 from ipubench.plugins.run.lines import lines_of
 from ipubench.plugins.run.results import SessionResults
-from tests.support.fleet import as_host, hosts_file, hosts_of
+from tests.support.fleet import as_host, as_hosts, hosts_of
 from tests.support.harness import (
     QUIETLY,
     Project,
@@ -72,8 +72,8 @@ def test_a_fleet_gives_the_table_the_journal_and_the_baseline_of_a_serial_run(
     serial = project.run(*words, "--baseline-save=serial").assert_code(0)
     kinds = sorted(line["type"] for line in project.journal())
 
-    hosts = hosts_file(project, a="", b="", c="")
-    outcome = project.run(*words, "--baseline-save=fleet", hosts).assert_code(0)
+    hosts = as_hosts(project, a="", b="", c="")
+    outcome = project.run(*words, "--baseline-save=fleet", *hosts).assert_code(0)
     assert outcome.table == serial.table
     assert sorted(line["type"] for line in project.journal()) == kinds
     before, now = (project.baseline(name)["benchmarks"] for name in ("serial", "fleet"))
@@ -88,7 +88,7 @@ def test_a_fleet_gives_the_table_the_journal_and_the_baseline_of_a_serial_run(
 
 def test_a_host_measures_cases_of_several_files_in_any_order(project: Project) -> None:
     # One host has a device of its own, so a session's fixtures stay from case to case.
-    hosts = hosts_file(project, a="")
+    hosts = as_hosts(project, a="")
     # Another case failed there in its own runs, which --lf must not use here.
     cache = project.folder / "hosts" / "a" / ".pytest_cache" / "v" / "cache"
     cache.mkdir(parents=True)
@@ -98,7 +98,7 @@ def test_a_host_measures_cases_of_several_files_in_any_order(project: Project) -
             shutil.copy(folder / "bench_fake.py", folder / name)
     words = ("bench_fake_again.py", "bench_fake_too.py", "-k", "beta or delta")
     serial = project.run(*words).assert_code(0)
-    again = project.run(*words, hosts, "-p", "cacheprovider", "--lf").assert_code(0)
+    again = project.run(*words, *hosts, "-p", "cacheprovider", "--lf").assert_code(0)
     assert again.table == serial.table
     assert [line["type"] for line in project.journal()].count("case") == 9
 
@@ -106,8 +106,8 @@ def test_a_host_measures_cases_of_several_files_in_any_order(project: Project) -
 def test_a_case_with_a_baseline_goes_to_a_host_with_its_fingerprint(project: Project) -> None:
     only = {"IPUBENCH_FAKE_NAME": "old"}
     project.run("-k", "beta", "--baseline-save=main", "--processes=2", env=only).assert_code(0)
-    hosts = hosts_file(project, a="env:IPUBENCH_FAKE_NAME=new", b="env:IPUBENCH_FAKE_NAME=old")
-    outcome = project.run("--baseline=main", "--gate=10%", "--history", hosts).assert_code(0)
+    hosts = as_hosts(project, a="env:IPUBENCH_FAKE_NAME=new", b="env:IPUBENCH_FAKE_NAME=old")
+    outcome = project.run("--baseline=main", "--gate=10%", "--history", *hosts).assert_code(0)
     found = hosts_of(project)
     assert {host for name, host in found.items() if name.startswith("beta")} == {"b"}
     # Each machine's results form a run in its own history.
@@ -121,8 +121,8 @@ def test_a_case_with_a_baseline_goes_to_a_host_with_its_fingerprint(project: Pro
 def test_hosts_judge_and_the_run_reports(project: Project) -> None:
     project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
     slow = "env:IPUBENCH_FAKE_SLOWDOWN=1.2"
-    hosts = hosts_file(project, a=slow, b=slow)
-    outcome = project.run("-k", "beta", "--baseline=main", "--gate=10%", hosts).assert_code(1)
+    hosts = as_hosts(project, a=slow, b=slow)
+    outcome = project.run("-k", "beta", "--baseline=main", "--gate=10%", *hosts).assert_code(1)
     outcome.line(f"  regressed: {BETA}")
     kinds = [line["type"] for line in project.journal()]
     assert kinds.count("fresh") >= 2 and kinds.count("verdict") == 2
@@ -139,8 +139,8 @@ def test_a_host_that_dies_loses_only_its_case_which_another_measures(project: Pr
         f"        open({mark!r}, 'w').close()\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    hosts = hosts_file(project, a="", b="")
-    outcome = project.run(hosts).assert_code(0)
+    hosts = as_hosts(project, a="", b="")
+    outcome = project.run(*hosts).assert_code(0)
     outcome.line("[beta-generated]: ")
     assert " was lost (" in outcome.text and "; it is measured again" in outcome.text
     assert os.path.exists(mark) and len(project.records()) == 7
@@ -149,14 +149,14 @@ def test_a_host_that_dies_loses_only_its_case_which_another_measures(project: Pr
 
 
 def test_a_case_that_kills_every_process_fails_and_the_rest_is_measured(project: Project) -> None:
-    hosts = hosts_file(project, a="")  # which restarts twice for it
+    hosts = as_hosts(project, a="")  # which restarts twice for it
     path = project.folder / "bench_fake.py"
     mended = path.read_text().replace(
         'if config.trouble == "kill"', 'if "beta-generated" in str(meter.case)'
     )
     path.write_text(mended)
     (project.folder / "hosts" / "a" / "bench_fake.py").write_text(mended)
-    outcome = project.run(hosts).assert_code(1)
+    outcome = project.run(*hosts).assert_code(1)
     assert " bench_fake[beta-generated] CRASHED (" in outcome.text
     assert "a was lost during the run" not in outcome.text  # it has restarted
     failed = [case for case, how in outcomes(project).items() if how != "passed"]
@@ -165,7 +165,7 @@ def test_a_case_that_kills_every_process_fails_and_the_rest_is_measured(project:
 
 
 def test_a_host_that_does_not_return_is_named_and_the_others_continue(project: Project) -> None:
-    hosts = hosts_file(project, a="", b="")
+    hosts = as_hosts(project, a="", b="")
     gone = project.folder / "hosts" / "a"
     once_there = f"import shutil; shutil.rmtree({str(gone)!r}); os._exit(1)"
     mark = str(project.folder / "done-once")
@@ -174,19 +174,19 @@ def test_a_host_that_does_not_return_is_named_and_the_others_continue(project: P
         '"beta-generated" in str(meter.case)', "1"
     )
     (gone / "bench_fake.py").write_text(text.replace('if config.trouble == "kill"', new))
-    outcome = project.run(hosts).assert_code(0)
-    outcome.line("a was lost during the run: ")
+    outcome = project.run(*hosts).assert_code(0)
+    assert ": a was lost (" in outcome.text
     assert set(hosts_of(project).values()) == {"b"}
     assert len(project.records()) == 7
 
 
 def test_a_case_without_a_suitable_host_fails(project: Project) -> None:
-    hosts = hosts_file(project, a="", b="")
+    hosts = as_hosts(project, a="", b="")
     path = project.folder / "hosts" / "a" / "bench_fake.py"
     other = project.folder / "hosts" / "b" / "bench_fake.py"
     for one in (path, other):
         one.write_text(one.read_text().replace('"delta"', '"epsilon"'))
-    outcome = project.run(hosts).assert_code(1)
+    outcome = project.run(*hosts).assert_code(1)
     outcome.line("no host of the fleet has what it needs")
     assert len(project.records()) == 6
 
@@ -196,8 +196,8 @@ def test_results_survive_ctrl_c_and_resume_continues(project: Project) -> None:
         project,
         "os.kill(int(os.environ['CONTROLLER']), signal.SIGINT); signal.pause()",
     )
-    hosts = hosts_file(project, a="", b="")
-    words = [*QUIETLY, "bench_fake.py", "--device=fake", hosts]
+    hosts = as_hosts(project, a="", b="")
+    words = [*QUIETLY, "bench_fake.py", "--device=fake", *hosts]
     script = (
         "import os, sys, pytest; os.environ['CONTROLLER'] = str(os.getpid()); "
         f"sys.exit(pytest.main({words!r}))"
@@ -207,7 +207,7 @@ def test_results_survive_ctrl_c_and_resume_continues(project: Project) -> None:
     done = list(outcomes(project).values()).count("passed")
     assert 1 <= done <= len(project.records()) < 7
     assert "repeat the command with --resume" in first.text
-    project.run(hosts, "--resume").assert_code(0).line(f": {done} case")
+    project.run(*hosts, "--resume").assert_code(0).line(f": {done} case")
     assert len(outcomes(project)) == 7
     assert len(project.journals()) == 1
 
@@ -218,7 +218,7 @@ def test_workers_end_with_a_killed_controller(project: Project) -> None:
         project,
         f"open({str(pids)!r}, 'a').write(f'{{os.getpid()}}\\n'); signal.pause()",
     )
-    words = ("bench_fake.py", "--device=fake", hosts_file(project, a="", b=""))
+    words = ("bench_fake.py", "--device=fake", *as_hosts(project, a="", b=""))
     run = start_pytest(project.folder, project.environment, *words)
     until = time.monotonic() + 60
     while not pids.exists() or not pids.read_text().endswith("\n"):
@@ -240,27 +240,39 @@ def _zombie(pid: int) -> bool:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--tx", "popen//id=a//what=b"), "what is not an option of a host"),
-        (("--hosts=hosts.txt", "-n", "2"), "--hosts names the hosts: leave out -n and --tx"),
-        (("--hosts=hosts.txt", "--against=git:HEAD"), "--against with several hosts: "),
+        (("--tx", "ssh=a//id=a"), "a host is ssh=ADDRESS//chdir=FOLDER"),
+        (("--tx", "ssh=nobody.invalid//chdir=/srv"), "nobody.invalid: its Python does not answer"),
+        (("--tx", "popen//id=a", "--against=git:HEAD"), "--against with several hosts: "),
         (
             ("--tx", "popen//python=/bin/false//id=a"),
             "a: its Python does not answer; this shows more",
         ),
-        (("--tx", "2*popen//id=a"), "a.0: 2* asks for more devices than it has (1 of fake)"),
-        (("--device=cpu", "--tx", "2*popen//id=a"), "2* asks for more devices than it has (1 of"),
+        (
+            ("--tx", "2*popen//id=a"),
+            "a.1: --tx asks for more devices than the host has",
+        ),
+        (
+            ("--device=cpu", "--tx", "2*popen//id=a"),
+            "more devices than the host has (1 of cpu",
+        ),
         (
             ("-d", "--tx", "popen//id=a//python=/none"),
             "a: its Python does not answer; this shows more",
         ),
-        (("--hosts=hosts.txt", "--baseline=none"), "there is no baseline "),
-        (("--hosts=hosts.txt", "--set=flavour=bad"), "flavour"),
+        (("--tx", "popen//id=a", "--baseline=none"), "there is no baseline "),
+        (("--tx", "popen//id=a", "--set=flavour=bad"), "flavour"),
     ],
 )
 def test_mistakes_end_in_one_message(project: Project, words: Any, message: str) -> None:
-    hosts_file(project, a="")
     outcome = project.run(*words).assert_code(4)
     outcome.line(message)
+    assert "Traceback" not in outcome.text
+
+
+def test_a_folder_without_a_checkout_is_named(project: Project, tmp_path_factory: Any) -> None:
+    folder = tmp_path_factory.mktemp("empty")
+    outcome = project.run("--tx", f"popen//id=a//chdir={folder}").assert_code(4)
+    outcome.line("a: ")
     assert "Traceback" not in outcome.text
 
 
@@ -270,7 +282,7 @@ def test_a_plugin_that_fails_on_a_host_is_named_with_its_error(project: Project)
         "    if hasattr(config, 'workerinput'):\n"
         "        config.workerinput['what no host has']\n"
     )
-    outcome = project.run(hosts_file(project, a="")).assert_code(4)
+    outcome = project.run(*as_hosts(project, a="")).assert_code(4)
     outcome.line("a: KeyError: 'what no host has'")
 
 
@@ -279,7 +291,7 @@ def test_a_host_at_another_revision_is_refused(project: Project) -> None:
         git(folder, "init", "-q")
         git(folder, "add", "conftest.py", "pytest.ini", "bench_fake.py")
         git(folder, "commit", "-qm", str(folder))
-    outcome = project.run(hosts_file(project, a="")).assert_code(4)
+    outcome = project.run(*as_hosts(project, a="")).assert_code(4)
     outcome.line("and this project at ")
 
 
@@ -293,7 +305,7 @@ def test_ordinary_tests_run_on_hosts_and_are_not_cases(project: Project) -> None
     deadly = "import pytest\n\n@pytest.fixture\ndef deadly():\n    os._exit(1)\n"
     tests = "def test_deadly(deadly):\n    pass\n\ndef test_plain():\n    pass\n"
     path.write_text(f"{path.read_text()}\n\n{deadly}\n{tests}")
-    outcome = project.run(hosts_file(project, a="", b=""), "-o", "python_functions=bench_* test_*")
+    outcome = project.run(*as_hosts(project, a="", b=""), "-o", "python_functions=bench_* test_*")
     outcome.assert_code(1).line("1 failed, 8 passed")
     # It loses two processes, not all hosts, although it ends them before it is called.
     outcome.line("' crashed while running 'bench_fake.py::test_deadly': ")
@@ -302,32 +314,32 @@ def test_ordinary_tests_run_on_hosts_and_are_not_cases(project: Project) -> None
 
 
 def test_a_collection_error_is_the_same_as_without_hosts(project: Project) -> None:
-    hosts = hosts_file(project, a="", b="")
+    hosts = as_hosts(project, a="", b="")
     broken = project.folder / "hosts" / "b" / "bench_fake.py"
     whole = broken.read_text()
     broken.write_text(whole + "\nimport nothing_of_that_name\n")
-    outcome = project.run(hosts).assert_code(1)
+    outcome = project.run(*hosts).assert_code(1)
     outcome.line("No module named 'nothing_of_that_name'")
     assert list(hosts_of(project).values()) == 7 * ["a"]
     (project.folder / "bench_fake.py").write_text(broken.read_text())
-    project.run(hosts).assert_code(2).line("Interrupted: 1 error during collection")
+    project.run(*hosts).assert_code(2).line("Interrupted: 1 error during collection")
 
 
 def test_a_device_that_no_host_has_ends_the_run(project: Project) -> None:
-    hosts = hosts_file(project, a="", b="")
+    hosts = as_hosts(project, a="", b="")
     with contextlib.ExitStack() as held:
         for name in "ab":
             folder = project.folder / "hosts" / name / "leases"
             folder.mkdir()
             lock = held.enter_context((folder / "fake-0.lock").open("w"))
             fcntl.flock(lock, fcntl.LOCK_EX)
-        outcome = project.run(hosts, "--device-timeout=0.2").assert_code(4)
+        outcome = project.run(*hosts, "--device-timeout=0.2").assert_code(4)
     outcome.line("the device fake-0 is still held by ")
 
 
 def test_two_names_of_one_device_alternate(project: Project) -> None:
     leases = f"env:IPUBENCH_LEASE_DIR={project.folder}/leases"
-    outcome = project.run(hosts_file(project, a=leases, b=leases), "--device-timeout=5")
+    outcome = project.run(*as_hosts(project, a=leases, b=leases), "--device-timeout=5")
     outcome.assert_code(0)
     assert set(hosts_of(project).values()) == {"a", "b"}
 
@@ -335,11 +347,11 @@ def test_two_names_of_one_device_alternate(project: Project) -> None:
 def test_if_its_machine_is_lost_a_stored_case_is_measured_on_another(project: Project) -> None:
     only = {"IPUBENCH_FAKE_NAME": "old"}
     project.run("-k", "beta", "--baseline-save=main", "--processes=1", env=only).assert_code(0)
-    hosts = hosts_file(project, a="env:IPUBENCH_FAKE_NAME=new", b="env:IPUBENCH_FAKE_NAME=old")
+    hosts = as_hosts(project, a="env:IPUBENCH_FAKE_NAME=new", b="env:IPUBENCH_FAKE_NAME=old")
     path = project.folder / "hosts" / "b" / "bench_fake.py"
     gone = f"__import__('shutil').rmtree({str(path.parent)!r}); os._exit(1)"
     path.write_text(path.read_text().replace('if config.trouble == "kill":', f"{gone}\n    if 1:"))
-    outcome = project.run("-k", "beta", "--baseline=main", hosts).assert_code(0)
+    outcome = project.run("-k", "beta", "--baseline=main", *hosts).assert_code(0)
     outcome.line("(no gate): 2 incomparable")
     assert set(hosts_of(project).values()) == {"a"}
 
@@ -352,10 +364,10 @@ def test_a_run_may_start_outside_its_project(project: Project) -> None:
 
 
 def test_listings_contact_no_host(project: Project) -> None:
-    (project.folder / "hosts.txt").write_text("nobody.invalid")
-    outcome = project.run("--hosts=hosts.txt", "--collect-only", "-q").assert_code(0)
+    nobody = "--tx=ssh=nobody.invalid//chdir=/srv"
+    outcome = project.run(nobody, "--collect-only", "-q").assert_code(0)
     assert BETA in outcome.text
-    project.run("--hosts=hosts.txt", "--markers").assert_code(0).line("@pytest.mark.quick")
+    project.run(nobody, "--markers").assert_code(0).line("@pytest.mark.quick")
 
 
 def test_several_devices_of_a_host_are_measured_in_parallel(project: Project) -> None:

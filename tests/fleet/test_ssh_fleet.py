@@ -1,9 +1,10 @@
-"""Three hosts over ssh: the project is copied there and measured, and the results come back."""
+"""Three hosts over ssh: checkouts of the project are measured there, and the results come back."""
 
 from __future__ import annotations
 
 import os
-import subprocess
+import shutil
+import sys
 import threading
 import time
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 from tests.fleet.test_local_fleet import figures, outcomes
 from tests.support.fleet import hosts_of
-from tests.support.harness import ROOT, Project, run_pytest
+from tests.support.harness import Project, run_pytest
 from tests.support.ssh_hosts import SshHost, ssh_hosts, why_not
 
 pytest.importorskip("execnet", reason="execnet is not installed: pip install pytest-xdist")
@@ -21,6 +22,8 @@ pytest.importorskip("execnet", reason="execnet is not installed: pip install pyt
 NAMES = ("ipub-a", "ipub-b", "ipub-c")
 #: More than a dozen cases, so each host has several.
 SWEEP = ("--sweep", "--set=flavour=plain,sweet", "--set=flag=false,true")
+FAKE_DEVICE = "env:IPUBENCH_FAKE_COUNT=1"
+LEFT_OUT = shutil.ignore_patterns("rack", "results", "leases", "cache")
 # Each process records its work on a case, on a clock that all share.
 TURNS = """
 import os
@@ -47,13 +50,14 @@ def rack(tmp_path: Path) -> Iterator[List[SshHost]]:
         yield hosts
 
 
-def file_of(rack: List[SshHost], more: str = "env:IPUBENCH_FAKE_COUNT=1") -> str:
-    """Return the option that names these hosts; the suite is not installed there."""
-    path = rack[0].home.parent / "hosts.txt"
-    suite = f" env:PYTHONPATH={ROOT} {more}"
-    lines = path.read_text().splitlines()[: len(rack)]
-    path.write_text("".join(f"{line}{suite}\n" for line in lines))
-    return f"--hosts={path}"
+def hosts_in(project: Project, rack: List[SshHost], more: str = FAKE_DEVICE) -> List[str]:
+    """Return the options that name these hosts, after copying the project to each."""
+    for host in rack:
+        shutil.copytree(project.folder, host.home / "checkout", ignore=LEFT_OUT)
+    python = f"python={sys.executable}//ssh_config={rack[0].home.parent / 'ssh_config'}"
+    return [
+        f"--tx=ssh={host.name}//{python}//chdir={host.home / 'checkout'}//{more}" for host in rack
+    ]
 
 
 def measured_by(project: Project, host: SshHost) -> int:
@@ -62,25 +66,20 @@ def measured_by(project: Project, host: SshHost) -> int:
 
 
 def test_a_rack_measures_like_one_machine(project: Project, rack: List[SshHost]) -> None:
-    (project.folder / ".gitignore").write_text("results\nleases\ncache\nbaselines\n")
-    subprocess.run(["git", "init", "-q"], cwd=str(project.folder), check=True)
     project.run(*SWEEP).assert_code(0)
     alone = [line["benchmark"] for line in project.journal() if line["type"] == "case"]
     assert len(alone) >= 25
-    outcome = project.run(*SWEEP, file_of(rack)).assert_code(0)
+    outcome = project.run(*SWEEP, *hosts_in(project, rack)).assert_code(0)
     together = [line["benchmark"] for line in project.journal() if line["type"] == "case"]
     assert figures(together) == figures(alone)
     for host in rack:
         outcome.line(f"  {host.name}: fake device ({host.name})")
         assert measured_by(project, host) > 0
-    # Files that git ignores were not copied.
-    (bench,) = (rack[0].home / ".cache/ipubench/fleet").glob("*/*/bench_fake.py")
-    assert not (bench.parent / "results").exists()
 
 
 def test_killing_one_host_loses_nothing(project: Project, rack: List[SshHost]) -> None:
     wanted = 32
-    words = (*SWEEP, file_of(rack))
+    words = (*SWEEP, *hosts_in(project, rack))
     victim = rack[1]
 
     def strike() -> None:
@@ -105,8 +104,9 @@ def test_cpu_cases_on_a_rack_alternate(project: Project, rack: List[SshHost]) ->
     """Two names of one machine: one case at a time uses its processors."""
     (project.folder / "bench_turns.py").write_text(TURNS)
     # Not every test needs to measure this machine's peaks.
-    more = f"env:NOTES={project.folder} env:IPUBENCH_CACHE_DIR={os.environ['IPUBENCH_CACHE_DIR']}"
-    words = ["bench_turns.py", "--device=cpu", "--budget=0.05", file_of(rack[:2], more)]
+    more = f"env:NOTES={project.folder}//env:IPUBENCH_CACHE_DIR={os.environ['IPUBENCH_CACHE_DIR']}"
+    words = ["bench_turns.py", "--device=cpu", "--budget=0.05"]
+    words += hosts_in(project, rack[:2], more)
     run_pytest(project.folder, project.environment, *words).assert_code(0).line("4 passed")
     notes = [path.read_text() for path in project.folder.glob("turns-*")]
     assert len(notes) == 2  # one per host

@@ -31,7 +31,7 @@ from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.store import load_all
 from ipubench.plugins.record.files import json_lines
 from ipubench.plugins.record.text import Parser
-from tests.support.fleet import hosts_file
+from tests.support.fleet import as_host
 from tests.support.harness import QUIETLY, ROOT, Project
 from tests.support.instances import WORDS, with_instances
 
@@ -44,6 +44,7 @@ MEASURED = re.compile(r"\[\d+/\d+\] \w+\[(\S+)\] [\d,.]+ \S+/s ")
 #: A place in the suite's code in a traceback.
 OURS = re.compile(r'File "[^"]*(/conftest\.py|/ipubench/[^"]*)"')
 FAKE = ("bench_fake.py", "--device=fake", "--budget=4", "-k", "bs8 or beta or delta")
+HOSTS = [f"--tx=popen//id={name}//chdir=hosts/{name}" for name in "ab"]
 SERVING = (
     f"{ROOT}/bench_inference/bench_tensorflow_serving.py",
     *("-k", "resnet50_infer_bs16-generated", "--device=cpu", "--steps=3"),
@@ -66,7 +67,7 @@ def _other_python(project: Project) -> None:
 KINDS: Dict[str, Kind] = {
     "plain": Kind(FAKE),
     "workers": Kind((*FAKE, "-n", "2")),
-    "hosts": Kind((*FAKE, "--hosts=hosts.txt"), lambda project: hosts_file(project, a="", b="")),
+    "hosts": Kind((*FAKE, *HOSTS), lambda project: [as_host(project, name) for name in "ab"]),
     "saving": Kind((*FAKE, "--baseline-save=main", "--processes=2")),
     "against": Kind((*FAKE, "--against=./other-python"), _other_python),
     "instances": Kind((*WORDS, "--set=batch_size=1,2,3", "--steps=3"), with_instances),

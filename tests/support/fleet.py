@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Dict
+from typing import Dict, List
 
 from tests.support.harness import Project
 
@@ -18,24 +18,21 @@ def as_host(project: Project, name: str) -> Path:
     return folder
 
 
-def hosts_file(project: Project, **words: str) -> str:
-    """Write a file of local hosts, ``words`` by name; return the option that names it.
+def as_hosts(project: Project, **words: str) -> List[str]:
+    """Return options for local hosts: ``words`` are those of ``--tx``, by name.
 
     The hosts are not separate machines, so they would alternate on a common device: each has a
     numbered one.
     """
-    lines = []
+    found = []
     for name, more in words.items():
         folder = project.folder / "hosts" / name
         if not folder.exists():
             as_host(project, name)
-        lines.append(
-            f"popen id={name} chdir={folder} env:IPUBENCH_FAKE_COUNT=1 "
-            f"env:IPUBENCH_LEASE_DIR={folder}/leases {more}"
-        )
-    path = project.folder / "hosts.txt"
-    path.write_text("\n".join(lines), encoding="utf-8")
-    return f"--hosts={path}"
+        parts = [f"popen//id={name}//chdir={folder}", "env:IPUBENCH_FAKE_COUNT=1"]
+        parts += [f"env:IPUBENCH_LEASE_DIR={folder}/leases", more]
+        found.append(f"--tx={'//'.join(filter(None, parts))}")
+    return found
 
 
 def hosts_of(project: Project) -> Dict[str, str]:

@@ -10,7 +10,6 @@ import contextlib
 import os
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Iterator, List
@@ -136,7 +135,7 @@ class SshHost:
 
 @contextlib.contextmanager
 def ssh_hosts(folder: Path, *names: str) -> Iterator[List[SshHost]]:
-    """Start hosts; ``folder/ssh_config`` connects to them by name, hosts.txt lists them."""
+    """Start hosts; ``folder/ssh_config`` connects to them by name."""
     folder.mkdir()
     made = _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "key"))
     assert made.returncode == 0, made.stderr
@@ -155,8 +154,6 @@ def ssh_hosts(folder: Path, *names: str) -> Iterator[List[SshHost]]:
     # The default is quantum-safe, which takes ten times as long.
     config += ["  LogLevel ERROR", "  KexAlgorithms curve25519-sha256"]
     (folder / "ssh_config").write_text("\n".join(config) + "\n", encoding="utf-8")
-    words = f"python={sys.executable} ssh_config={folder / 'ssh_config'}"
-    (folder / "hosts.txt").write_text("\n".join(f"{name} {words}" for name in names))
     with contextlib.ExitStack() as running:
         for host in hosts:
             running.callback(host.stop)
