@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import List, NamedTuple, Optional, Sequence, Union
 
 from ipubench.fixtures.case.untrusted import typed
-from ipubench.plugins.baseline.format import Document
-from ipubench.plugins.gate.metric_verdict import log_cost
 from ipubench.plugins.gate.shown_throughput import (
     ShownCompute,
     ShownThroughput,
@@ -19,16 +16,12 @@ from ipubench.plugins.gate.shown_throughput import (
 )
 from ipubench.plugins.record.record import (
     COMPILED,
-    THROUGHPUT,
-    clean_rounds,
     facts_in,
     number_of,
     processes_of,
-    rounds_of,
 )
 from ipubench.plugins.record.structs import (
     Benchmark,
-    Facts,
     Part,
     Process,
     Profile,
@@ -37,8 +30,6 @@ from ipubench.plugins.record.structs import (
 from ipubench.plugins.record.text import parts_of
 from ipubench.plugins.record.verdict import NO_VERDICT, Verdict
 
-#: The number of a round, from 0, and its seconds.
-Round = Tuple[int, float]
 # Parts of a bench function's name that name the framework; any other kernel uses TensorFlow.
 FRAMEWORK_WORDS = ("tensorflow", "torch", "popart", "triton", "serving")
 
@@ -192,63 +183,6 @@ def framework_name(function: str, record: Record) -> str:
     return record.framework or named or "python"
 
 
-class ProcessRow(NamedTuple):
-    """The measurements of one process: rates of its rounds, milliseconds of its canaries.
-
-    ``speed``: what the gate compares, relative to the first process. ``disturbed``: rounds of the
-    first process that do not count, because other programs disturbed them: [number, rate].
-    """
-
-    fresh: bool
-    clean: bool
-    at: Sequence[int]
-    disturbed: Sequence[Tuple[int, float]]
-    throughput: float
-    speed: float
-    rates: Sequence[float]
-    canaries_ms: Sequence[float]
-    p99_ms: float
-    compile_seconds: Optional[float]
-    compile: str
-    memory_bytes: int
-
-
-def process_rows(benchmark: Benchmark) -> List[ProcessRow]:
-    """Return a row for each process of a case."""
-    rows: List[ProcessRow] = []
-    processes = processes_of(benchmark)
-    costs = [log_cost(process, THROUGHPUT) or 0.0 for process in processes]
-    for number, (process, cost) in enumerate(zip(processes, costs)):
-        items = process.items_per_round
-        rounds = list(enumerate(process.seconds))
-        kept, left_out = (rounds, []) if number else _own_rounds(benchmark)
-        rows.append(
-            ProcessRow(
-                fresh=process.fresh,
-                clean=process.clean is not False,
-                at=[index for index, _ in (kept if len(kept) == len(rounds) else rounds)],
-                disturbed=[(index, items / seconds) for index, seconds in left_out],
-                throughput=items / median(process.seconds),
-                speed=math.exp(costs[0] - cost),
-                rates=[items / value for value in process.seconds],
-                canaries_ms=[1000 * value for value in process.canaries],
-                p99_ms=process.latency_p99_ms,
-                compile_seconds=compile_seconds_of(process),
-                compile=process.compile,
-                memory_bytes=process.memory_bytes,
-            )
-        )
-    return rows
-
-
-def _own_rounds(benchmark: Benchmark) -> Tuple[List[Round], List[Round]]:
-    """Return the session's own rounds that count, and the disturbed ones."""
-    rounds = list(enumerate(rounds_of(benchmark)))
-    flagged = list(zip(rounds, clean_rounds(benchmark)))
-    kept = [one for one, counts in flagged if counts]
-    return kept, [one for one, counts in flagged if not counts]
-
-
 def times_text(value: float) -> str:
     """Return a ratio as text: 1.83x."""
     return f"{_three_digits(value)}x"
@@ -257,50 +191,3 @@ def times_text(value: float) -> str:
 def _three_digits(value: float) -> str:
     """Return a ratio with three digits: 1.83, 12.4 or 1,240."""
     return f"{value:,.{2 if value < 10 else 1 if value < 100 else 0}f}"
-
-
-def environment(document: Document) -> Dict[str, Dict[str, str]]:
-    """Return the environment as group -> key -> value; all values if cases differ."""
-    groups: Dict[str, Dict[str, List[str]]] = {}
-    for benchmark in document.benchmarks:
-        record = benchmark.record
-        device = record.device
-        parts: Dict[str, Facts] = {
-            "versions": record.versions,
-            "device": {
-                "kind": device.kind,
-                "name": device.name,
-                "fingerprint": device.fingerprint,
-                **device.details,
-            },
-            "conditions": record.conditions,
-            "code": {"git": record.git},
-        }
-        for group, values in parts.items():
-            for key, value in _flat(values):
-                seen = groups.setdefault(group, {}).setdefault(key, [])
-                if value not in seen:
-                    seen.append(value)
-    machine = dict(document.machine_info)
-    cpu = facts_in(machine.get("cpu"))
-    if cpu:  # a list of a hundred flags
-        machine["cpu"] = {k: v for k, v in cpu.items() if k != "flags"}
-    for key, value in _flat(machine):
-        groups.setdefault("machine", {})[key] = [value]
-    return {
-        group: {key: " | ".join(seen) for key, seen in values.items()}
-        for group, values in groups.items()
-    }
-
-
-def _flat(values: Facts, prefix: str = "") -> List[Tuple[str, str]]:
-    """Return nested values as (dotted key, text)."""
-    found: List[Tuple[str, str]] = []
-    for key, value in values.items():
-        if isinstance(value, dict):
-            found += _flat(value, f"{prefix}{key}.")
-        elif isinstance(value, (list, tuple)):
-            found.append((f"{prefix}{key}", ", ".join(map(str, value))))
-        elif value is not None:
-            found.append((f"{prefix}{key}", str(value)))
-    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from ipubench.plugins.baseline.case_row import CaseRow, environment
+from ipubench.plugins.baseline.case_row import CaseRow
 from ipubench.plugins.baseline.columns import SUMMARY, shared_line, shown_columns
 from ipubench.plugins.baseline.rows import (
     CHANGED,
@@ -24,6 +24,7 @@ from ipubench.plugins.record.verdict import (
     how_compared,
 )
 from ipubench.plugins.report import profiles, published
+from ipubench.plugins.report.environment import environment
 from ipubench.plugins.report.groups import GROUP_HEADINGS, group_tables
 from ipubench.plugins.report.mean_change import mean_in_words
 from ipubench.plugins.report.open_cases import open_line

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Dict, List, Sequence, Tuple
 from urllib.parse import quote
 
 from msgspec import to_builtins
 
-from ipubench.plugins.baseline.case_row import CaseRow, environment, process_rows
+from ipubench.plugins.baseline.case_row import CaseRow
 from ipubench.plugins.baseline.columns import CHARTS, COLUMNS, PAGE
 from ipubench.plugins.baseline.rows import (
     Report,
@@ -19,17 +18,17 @@ from ipubench.plugins.baseline.rows import (
     place,
 )
 from ipubench.plugins.baseline.run_facts import BAD, MEASURED
-from ipubench.plugins.record.structs import Benchmark, Facts
+from ipubench.plugins.record.structs import Facts
 from ipubench.plugins.record.text import distinct_names, minute_of
 from ipubench.plugins.record.verdict import how_compared
 from ipubench.plugins.report import published
+from ipubench.plugins.report.environment import environment
 from ipubench.plugins.report.groups import GROUP_HEADINGS, group_tables
 from ipubench.plugins.report.mean_change import mean_in_words
+from ipubench.plugins.report.processes import processes_shown
 from ipubench.plugins.report.profiles import shown
 from ipubench.plugins.web.templates import render, script
 
-# Rounds per process; with more, only every n-th is shown, so that the file stays small.
-MOST_ROUNDS = 300
 #: Columns of text, aligned to the left.
 LEFT = ("name", "kind")
 FILTERS = (("kind", "Verdict"), ("framework", "Framework"), ("mode", "Mode"), ("data", "Data"))
@@ -164,34 +163,10 @@ def _details(rows: Sequence[CaseRow]) -> Facts:
     """Return the processes of each measured case, those that it was compared with, its options."""
     return {
         row.id: {
-            "processes": _processes(row.benchmark),
-            "before": [] if row.before is None else _processes(row.before),
+            "processes": processes_shown(row.benchmark),
+            "before": [] if row.before is None else processes_shown(row.before),
             "options": row.record.effective_options,
         }
         for row in rows
         if row.benchmark is not None
     }
-
-
-def _processes(benchmark: Benchmark) -> List[Facts]:
-    """Return each process's measurements; only every n-th round if there are many."""
-    found: List[Facts] = []
-    for process in process_rows(benchmark):
-        every = max(1, math.ceil(len(process.rates) / MOST_ROUNDS))
-        found.append(
-            {
-                **process._asdict(),
-                "rounds": len(process.rates),
-                "every": every,
-                "at": process.at[::every],
-                "rates": _thinned(process.rates, every),
-                "canaries_ms": _thinned(process.canaries_ms, every),
-                "disturbed": process.disturbed[::every],
-                "left_out": len(process.disturbed),
-            }
-        )
-    return found
-
-
-def _thinned(values: Sequence[float], every: int) -> List[float]:
-    return [float(f"{value:.5g}") for value in values[::every]]

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from ipubench.plugins.baseline.case_row import process_rows
 from ipubench.plugins.baseline.entries import differences
 from ipubench.plugins.baseline.exports import bencher, csv_with_verdicts
 from ipubench.plugins.baseline.rows import Report
@@ -23,6 +22,7 @@ from ipubench.plugins.record.text import percent, rate_text, time_text
 from ipubench.plugins.report.files import write
 from ipubench.plugins.report.markdown import markdown
 from ipubench.plugins.report.page import page
+from ipubench.plugins.report.processes import processes_shown
 from ipubench.plugins.report.table import HEADINGS, table_rows
 from tests.support.reports import EXPORTS, benchmark, document, reported, verdict
 from tests.support.stored import changed, record_of
@@ -225,8 +225,8 @@ def test_other_tools_get_no_result_that_may_be_wrong(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", ["none", "within the command"])
 def test_an_unknown_compile_time_is_not_shown(how: str) -> None:
     case = changed(with_processes(benchmark("a", compile=how)), {"record.first_step_seconds": 0.0})
-    (process,) = process_rows(case)
-    assert process.compile_seconds is None
+    (process,) = processes_shown(case)
+    assert process["compile_seconds"] is None
     (cells,) = csv.DictReader(io.StringIO(EXPORTS["csv"](document([case]))))
     assert [cells[f"{part} (s)"] for part in ("build", "compile", "first step")] == 3 * [""]
     assert cells["compile"] == how
