@@ -24,6 +24,8 @@ from ipubench.plugins.record.structs import Benchmark, Process
 
 #: Fewer pairs give no useful estimate of their spread.
 LEAST_PAIRS = 3
+#: The rounds of the next pair take at most this multiple of those so far.
+MOST_GROWTH = 2.0
 
 
 class Sides(NamedTuple):
@@ -162,9 +164,9 @@ def seconds_wanted(measured: Sequence[Sides], overhead: float) -> Optional[float
         return None
     within = statistics.fmean(one.error**2 for one in effects)
     between = statistics.variance(one.change for one in effects) - within
-    if between <= 0:
-        return math.inf
-    return math.sqrt(overhead * statistics.fmean(seconds) * within / between)
+    so_far = statistics.fmean(seconds)
+    most = MOST_GROWTH * so_far  # few pairs show little of a variance
+    return most if between <= 0 else min(most, math.sqrt(overhead * so_far * within / between))
 
 
 def sample_in_pair(benchmark: Benchmark) -> Process:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ipubench.plugins.gate.adjacent import AdjacentRounds, Side
 from ipubench.plugins.gate.decision import Need
 from ipubench.plugins.gate.inference import Effect, decide
 from ipubench.plugins.gate.metric_verdict import MetricVerdict
@@ -25,7 +26,13 @@ from ipubench.plugins.gate.pairs import (
     not_judged,
     too_disturbed,
 )
-from ipubench.plugins.gate.sides import Pair, Sides, incomparable, paired_effect
+from ipubench.plugins.gate.sides import (
+    Pair,
+    Sides,
+    incomparable,
+    paired_effect,
+    seconds_wanted,
+)
 from ipubench.plugins.gate.stored import DETECTABLE_CHANGE
 from ipubench.plugins.record.record import THROUGHPUT
 from ipubench.plugins.record.structs import Benchmark, Contention
@@ -402,3 +409,31 @@ def test_a_case_that_is_slower_only_next_to_others_never_fails() -> None:
     for pairs in (measured(0.2, 9), measured(0.2, 8, 1, 0.2), measured(0.2, 7, 2, 0.0)):
         assert conclude_pairs(pairs, rule).kind == INCONCLUSIVE
     assert conclude_pairs(measured(0.2, 7, 2, 0.2), rule).kind == REGRESSED
+
+
+def pair_of_rounds(change: float, noise: float, seed: int) -> Sides:
+    """Return a pair of ten rounds a side, of 0.1 s with this noise, that differs by ``change``."""
+    draw = random.Random(seed)
+    here = [0.1 * math.exp(change + draw.gauss(0, noise)) for _ in range(10)]
+    first = [number % 2 == 0 for number in range(10)]
+    made = AdjacentRounds(Side(here, [0.0] * 10), Side([0.1] * 10, [0.0] * 10), first)
+    return Sides(benchmark(0.1), benchmark(0.1), seed % 2 == 0, made)
+
+
+@pytest.mark.parametrize(
+    ("noise", "between", "overhead", "least", "most"),
+    [
+        (0.02, 0.05, 1.0, 0.0, 0.4),  # pairs differ far more than rounds: a few rounds are enough
+        (0.2, 0.001, 1.0, 4.0, 4.1),  # rounds differ more: twice as many
+        (0.05, 0.05, 1.0, 0.2, 0.9),
+        (0.05, 0.05, 9.0, 0.7, 2.7),  # pairs that take long have more
+    ],
+)
+def test_the_seconds_of_a_pair_follow_from_both_variances_and_both_times(
+    noise: float, between: float, overhead: float, least: float, most: float
+) -> None:
+    changes = [0.0, between, -between, 1.2 * between, -1.2 * between, 0.5 * between]
+    pairs = [pair_of_rounds(change, noise, seed) for seed, change in enumerate(changes)]
+    found = seconds_wanted(pairs, overhead)
+    assert found is not None and least <= found <= most
+    assert seconds_wanted(pairs[:2], overhead) is None
