@@ -9,6 +9,7 @@ plugins/__init__.py registers this module as soon as there is something to measu
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Generator, List, Optional
 
 import pytest
@@ -32,6 +33,7 @@ from ipubench.plugins.measure import (
     marked,
     memory,
 )
+from ipubench.plugins.record.text import GateLimits
 from ipubench.plugins.run import gate_time, interruption, journal, junit, masked, progress
 from ipubench.plugins.run.exit_code import exit_code
 from ipubench.plugins.run.later import Later
@@ -97,6 +99,9 @@ def begin(config: pytest.Config) -> None:
     refusals.refuse_contradictions(config, role)
     run = Run(config, expand.selection_of(config), role, instance=joined)
     config.stash[run_key] = run
+    option = options_of(config)
+    run.keep_results_in(Path(option.results_dir))
+    shared_of(config).energy = option.energy or GateLimits.of(option.gate).energy is not None
     instance.direct_instances(run)
     executables.store_executables(run)
     run.exported_flags = os.environ.get(TF_FLAGS)

@@ -10,7 +10,6 @@ from typing import Dict, List
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.masking import mask_words
 from ipubench.fixtures.command_line import options_of
-from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.poplar.options import reporting
 from ipubench.plugins.benchmarks_yml import command
 from ipubench.plugins.benchmarks_yml.cases import SpecConfig, entry_of
@@ -87,9 +86,8 @@ class CommandMeter:
         Its path contains the file's name, because cases of two files may share a name.
         """
         journal = self.run.path.stem
-        root = user_path(options_of(self.config).results_dir).absolute()
         file = safe_name(self.case_run.item.nodeid.split("::")[0])
-        folder = root / "specs" / journal / file / self.case.id
+        folder = self.run.results_dir / "specs" / journal / file / self.case.id
         try:
             folder.mkdir(parents=True, exist_ok=True)
             for name in ("stdout", "stderr"):

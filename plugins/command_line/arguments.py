@@ -132,18 +132,17 @@ def only_tests(config: pytest.Config) -> bool:
 def measuring_arguments(
     config: pytest.Config, known: Sequence[str] = MEASURING_OPTIONS, prefix: str = LONG
 ) -> List[str]:
-    """Return the arguments that make another process measure as this one does.
+    """Return the options with values that make another process measure as this one does.
 
     For a process of another revision, ``known`` are its options and ``prefix`` is their prefix.
     """
     arguments: List[str] = []
     for dest in MEASURING_OPTIONS:
-        value = getattr(options_of(config), dest) if dest in known else None
+        if dest in MEASURING_FLAGS or dest not in known:
+            continue
+        value = getattr(options_of(config), dest)
         values = value if isinstance(value, list) else [value]
         name = prefix + _flag(dest)[2:]
-        if dest in MEASURING_FLAGS:
-            arguments += [name] if value else []
-            continue
         arguments += [f"{name}={_as_text(dest, item)}" for item in values if item is not None]
     return arguments
 

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine import scratch
-from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.command_line.arguments import folder_above
 from ipubench.plugins.compare import counting
 from ipubench.plugins.compare.operations import Operations, grown, operations_in
@@ -70,8 +69,7 @@ class Profiler:
         self._nodeid = item.nodeid
         self._case = case
         self._run = run
-        results = user_path(options_of(item.config).results_dir)
-        self.folder = (results / FOLDER / run.path.stem).resolve()
+        self.folder = (run.results_dir / FOLDER / run.path.stem).resolve()
 
     def explain(self) -> Profile:
         """Return the operations here, those before if they can be profiled, and the growth."""

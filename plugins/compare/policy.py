@@ -15,7 +15,7 @@ from msgspec.structs import replace as replace_fields
 
 from ipubench.fixtures.case.errors import shortened
 from ipubench.fixtures.case.options import nearest
-from ipubench.fixtures.command_line import change_options, options_of
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.count.judge import DEFAULT_THRESHOLD
 from ipubench.plugins.count.state import counts
@@ -114,8 +114,6 @@ def read_policy(run: Run) -> None:
             run.policy = Policy(gate=GateLimits.of(option.gate))
         if run.policy is not None and ours is not None and path != ours:
             run.policy = replace(run.policy, renamed=Policy.load(ours).renamed)
-        if GateLimits.of(option.gate).energy is not None:
-            change_options(config, energy=True)
         if run.policy is not None and counts(config):
             run.policy = replace(run.policy, instructions=DEFAULT_THRESHOLD)
     except PolicyError as error:

@@ -29,6 +29,7 @@ from ipubench.fixtures.instances.plan import single_process
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.machine.process import LAST_LINES, TIDY_SECONDS, ServerProcess
+from ipubench.fixtures.pytest_fixtures import shared_of
 from ipubench.plugins.command_line.arguments import (
     all_arguments,
     arguments_of,
@@ -230,6 +231,7 @@ def common_words(ours: Recording, place: Place, cache: Path) -> List[str]:
     ``cache``: see :meth:`RemoteCase.command`.
     """
     config, ini = ours.config, place.ini(ours.config)
+    energy = shared_of(config).energy
     measuring = measuring_arguments(config, place.options, place.prefix)
     if place.revision is not None:
         measuring = for_another_folder(measuring, config.invocation_params.dir)
@@ -243,6 +245,7 @@ def common_words(ours: Recording, place: Place, cache: Path) -> List[str]:
         "addopts=",
         f"--rootdir={place.root(config)}",
         *measuring,
+        *([f"{place.prefix}energy"] if energy and "energy" in place.options else []),
         *([f"{place.prefix}zero-values"] if options_of(config).zero_values else []),
         *benchmark_arguments(config),
         *own_arguments(config, all_arguments(config)),

@@ -13,7 +13,7 @@ import pytest
 
 from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.case.untrusted import read_bytes
-from ipubench.fixtures.command_line import change_options, options_of
+from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.baseline.format import MOST_BYTES, BaselineError
 from ipubench.plugins.baseline.store import baseline_path
 from ipubench.plugins.fleet.facts import HostFacts
@@ -79,7 +79,6 @@ class RemoteHosts:
         self.turns = sharing(self.facts)
         run = run_of(self.config)
         run.selection.device = kinds.pop()
-        change_options(self.config, device=run.selection.device)
         run.machines = list(self.facts.values())
         lines = [f"  {n}: {one.description} ({one.name})" for n, one in self.facts.items()]
         return [f"fleet of {counted(len(lines), 'worker')}:", *lines]

@@ -19,7 +19,7 @@ from typing import Any, Dict, Generator, List, Optional
 import pytest
 
 from ipubench.fixtures import devices
-from ipubench.fixtures.command_line import change_options, options_of
+from ipubench.fixtures.command_line import PREFIX, options_of
 from ipubench.fixtures.machine import scratch
 from ipubench.plugins.command_line.arguments import XDIST_KEY
 from ipubench.plugins.fleet.facts import HostFacts
@@ -41,6 +41,11 @@ def become_worker(config: pytest.Config) -> None:
     given = getattr(config, "workerinput", {}).get(XDIST_KEY)
     if given is not None:
         config.pluginmanager.register(Worker(config, given), "ipubench-worker")
+
+
+def _replace_option(config: pytest.Config, name: str, value: object) -> None:
+    """Give an option this worker's value, before its run begins."""
+    setattr(config.option, PREFIX + name, value)
 
 
 class Relay(NoFile):
@@ -77,7 +82,7 @@ class Worker:
         option.maxfail, option.lf, option.stepwise, option.stepwise_skip = 0, False, False, False
         numbered = not devices.of(devices.choose(options_of(config).device)).without_number
         if given["device_id"] is not None and numbered:
-            change_options(config, device_id=given["device_id"])
+            _replace_option(config, "device_id", given["device_id"])
         if self.host is None:
             devices.borrow(given["lease_holder"])
             # While it measures, a worker does not notice that the controller was killed.
@@ -87,7 +92,7 @@ class Worker:
         if self.host["baseline"] is not None:
             path = scratch.make("fleet") / "baseline.json"  # until this process ends
             path.write_text(self.host["baseline"], encoding="utf-8")
-            change_options(config, baseline=str(path))
+            _replace_option(config, "baseline", str(path))
 
     def pytest_sessionstart(self) -> None:
         """Send the facts of this host before anything is collected."""
@@ -127,16 +132,15 @@ class Worker:
         chosen = self.selections.get()
         self.alone = chosen["alone"]
         # The controller has no journal yet if only a running test turns out to measure.
+        run = run_of(self.config)
         relay = Relay(Path(chosen["journal"] or options_of(self.config).results_dir))
         if chosen["journal"] is not None:
-            # Absolute: a test may change the working directory.
             folder = relay.path.parent.absolute()
             if self.host is not None:
                 folder = Path(options_of(self.config).results_dir, self.host["name"]).absolute()
             with contextlib.suppress(OSError):  # the code that writes there reports it
                 folder.mkdir(parents=True, exist_ok=True)
-            change_options(self.config, results_dir=str(folder))
-        run = run_of(self.config)
+            run.keep_results_in(folder)
         run.journal, run.order = relay, chosen["order"]
         run.results.suspects = chosen["suspects"]
         found = {item.nodeid: item for item in items}

@@ -20,8 +20,6 @@ import pytest
 
 from ipubench.fixtures import devices
 from ipubench.fixtures.case.errors import CaseError, counted
-from ipubench.fixtures.command_line import options_of
-from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.machine.process import LAST_LINES
 from ipubench.fixtures.poplar.options import TF_FLAGS, case_flags
 from ipubench.plugins.command_line.arguments import inspection_arguments
@@ -141,9 +139,8 @@ def _results_folder(item: pytest.Function) -> Iterator[Path]:
     Raises CaseError if the folder cannot be made.
     """
     case: Any = case_of(item)
-    results = user_path(options_of(item.config).results_dir).absolute()
-    journal = run_of(item.config).path.stem
-    folder = results / "apart" / journal / f"{item.path.stem}-{case.id}"
+    run = run_of(item.config)
+    folder = run.results_dir / "apart" / run.path.stem / f"{item.path.stem}-{case.id}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -72,7 +72,7 @@ def instance_command(run: Run, nodeid: str, address: str, cache_dir: Path) -> Li
 
     own = run.selection.folders.get(nodeid, "")
     case = RemoteCase(run, nodeid, arguments=inspection_arguments(run.config, own))
-    return case.command(Path(options_of(run.config).results_dir).absolute(), cache_dir, address)
+    return case.command(run.results_dir, cache_dir, address)
 
 
 class InstanceMeter(StepMeter):

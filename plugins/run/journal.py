@@ -42,7 +42,7 @@ import pytest
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.masking import mask_text, mask_words
 from ipubench.fixtures.case.untrusted import encodable
-from ipubench.fixtures.command_line import change_options, options_of
+from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import FILE, kind_of, numbered, user_path
 from ipubench.plugins.command_line.arguments import spellings, typed_arguments
@@ -179,8 +179,7 @@ def start(
             f"--results-dir={folder}: cannot write results there: {why}; choose another folder "
             "with --results-dir=PATH"
         ) from error
-    # A test may change the working directory before its case writes logs.
-    change_options(config, results_dir=str(folder.absolute()))
+    run.keep_results_in(folder)
     done = set(run.results.resumed)
     return [item for item in items if item.nodeid in done]
 

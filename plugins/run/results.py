@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from ipubench.fixtures.machine.processor import allowed_cpus
+from ipubench.fixtures.pytest_fixtures import shared_of
 from ipubench.plugins.command_line.role import Role
 from ipubench.plugins.record.counts import Counts
 from ipubench.plugins.record.files import JsonLinesFile, NoFile, storable
@@ -212,6 +213,15 @@ class Recording:
     #: Whether all files could be collected, so that counting or the first case has begun.
     begun: bool = False
     interrupted: bool = False  # after that
+
+    @property
+    def results_dir(self) -> Path:
+        """The folder of results, absolute, which the fixtures use too."""
+        return shared_of(self.config).results_dir
+
+    def keep_results_in(self, folder: Path) -> None:
+        """Set the folder of results when a run begins, and when its journal starts there."""
+        shared_of(self.config).results_dir = folder.absolute()
 
     @property
     def path(self) -> Path:

@@ -46,14 +46,18 @@ def test_cases_with_one_identifier_keep_their_traces(
 ) -> None:
     case = Case(CaseConfig(name="net"), "net")
     config: Any = SimpleNamespace(
-        option=given_options(results_dir=str(tmp_path)),
+        option=given_options(),
         invocation_params=SimpleNamespace(dir=tmp_path),
     )
 
     folders = {"a.py::a[net]": "a", "b.py::b[net]": "b"}
     selection = SimpleNamespace(folders=folders)
     run: Any = SimpleNamespace(
-        path=tmp_path / "run-1.jsonl", progress=Mock(), selection=selection, against=None
+        path=tmp_path / "run-1.jsonl",
+        results_dir=tmp_path,
+        progress=Mock(),
+        selection=selection,
+        against=None,
     )
 
     def profiled(remote: RemoteCase, *_: Any) -> Outcome:

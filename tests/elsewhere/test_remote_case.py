@@ -11,6 +11,7 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 
+from ipubench.fixtures.pytest_fixtures import shared_of
 from ipubench.plugins.benchmarks_yml.command import base_environment
 from ipubench.plugins.command_line.arguments import MEASURING_OPTIONS
 from ipubench.plugins.elsewhere import remote_case
@@ -107,6 +108,7 @@ def run_in(folder: Path, first: Optional[Benchmark] = None, **options: Any) -> R
         invocation_params=SimpleNamespace(dir=folder / "images", args=["--benchmark-disable-gc"]),
         option=given_options(**given),
         getini=lambda _: [],
+        stash={},
         pluginmanager=SimpleNamespace(hasplugin=lambda name: name == given.get("has")),
     )
     results = SessionResults({} if first is None else {"a.py::a": first})
@@ -138,6 +140,9 @@ def test_the_command_of_a_fresh_process_measures_like_its_run(
     options = ("case_options", "dataset_dir")  # an older revision has no --budget
     older = Place("python", [], revision=Revision("commit", there), options=options, prefix="--")
     found = RemoteCase(run, "a.py::a", older).command(Path("out"), Path("cache"))
+    shared_of(run.config).energy = True  # a gate on it implies --energy
+    assert "--ipubench-energy" in RemoteCase(run, "a.py::a").command(Path("out"), Path("cache"))
+    assert found == RemoteCase(run, "a.py::a", older).command(Path("out"), Path("cache"))
     assert found[found.index("-q") :] == [
         *(*first, "-o", "addopts=", f"--rootdir={there}"),
         *("--set=size=64", "--set=xla=on", f"--dataset-dir={here}/images/data", "--zero-values"),

@@ -11,7 +11,6 @@ from unittest import mock
 import pytest
 
 from ipubench.fixtures import devices
-from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.command_line.arguments import XDIST_KEY, workers_in_turns
 from ipubench.plugins.command_line.role import Role
 from ipubench.plugins.fleet import controller
@@ -258,7 +257,7 @@ def test_a_worker_runs_the_selection_in_its_order(tmp_path: Path) -> None:
     items.remove(first)  # by a plugin of the project
     assert list(around) == [] and items == [second, first] and not worker.alone
     assert (run.order, run.results.suspects) == (["one", "two"], ["two"])
-    assert options_of(run.config).results_dir == str(tmp_path / "results")
+    assert run.results_dir == tmp_path / "results"
 
 
 def test_each_line_travels_once_with_the_next_report() -> None:

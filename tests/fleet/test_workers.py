@@ -311,10 +311,11 @@ def test_a_process_started_by_a_worker_is_not_a_worker(project: Project) -> None
     )
     # Its logs stay with the results.
     project.add_to_conftest(
+        "from ipubench.fixtures.pytest_fixtures import shared_of\n"
         "@pytest.fixture(autouse=True)\n"
         "def elsewhere(request, monkeypatch, tmp_path):\n"
         "    monkeypatch.chdir(tmp_path)\n"
-        "    assert __import__('os').path.isdir(request.config.option.ipubench_results_dir)\n"
+        "    assert __import__('os').path.isdir(shared_of(request.config).results_dir)\n"
     )
     project.run("-k", "beta", "-n", "2").assert_code(0)
 

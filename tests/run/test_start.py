@@ -11,7 +11,6 @@ from typing import Any, Dict, List
 import pytest
 
 from ipubench.fixtures.case.cases import Case, case_key, config_hash
-from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine import scratch
 from ipubench.plugins.record import host_process
 from ipubench.plugins.record.files import json_lines
@@ -40,7 +39,7 @@ def config_in(folder: Path, results: str = "results", **option: Any) -> Any:
     """Return the configuration of a run that began in a folder."""
     given = given_options(results_dir=str(folder / results), **option)
     params = SimpleNamespace(args=["-k", "one", *(["--resume"] if option.get("resume") else [])])
-    return SimpleNamespace(option=given, invocation_params=params, rootpath=folder)
+    return SimpleNamespace(option=given, invocation_params=params, rootpath=folder, stash={})
 
 
 def recording(config: Any, **known: Any) -> Recording:
@@ -81,7 +80,7 @@ def test_a_new_run_has_a_journal_with_its_first_line(
     run = recording(config, depends=digests)
     assert start(run) == []
     assert (run.order, run.note, removed) == ([CASE], "", [1])
-    assert options_of(config).results_dir == str(tmp_path / "Mess ergebnisse" / "für mich")
+    assert run.results_dir == tmp_path / "Mess ergebnisse" / "für mich"
     (first,) = json_lines(run.path)
     assert first["circumstances"] == {"git": "0123abc", **digests}
     assert (first["type"], first["format"], first["command"]) == ("run", 2, ["-k", "one"])
