@@ -87,7 +87,8 @@ class Waiting:
     # Runs before pytest's terminal, JUnit XML and pytest-xdist are configured.
     @pytest.hookimpl(tryfirst=True)
     def pytest_cmdline_main(self, config: pytest.Config) -> Optional[int]:
-        """With ``--help-ipubench`` show our options."""
+        """Check the kind of device. With ``--help-ipubench`` show our options."""
+        registration.check_device(config)
         return registration.show_help(config)
 
     @pytest.hookimpl(tryfirst=True)

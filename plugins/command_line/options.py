@@ -9,7 +9,6 @@ from typing import Any, Dict, List
 
 from ipubench.fixtures.case.options import DATA_MODES, PRECISIONS
 from ipubench.fixtures.command_line import PREFIX
-from ipubench.fixtures.devices import CHOICES
 from ipubench.plugins.command_line import spelling
 from ipubench.plugins.record.text import duration, gate_limits, percentage, whole_number
 
@@ -71,9 +70,9 @@ def _add_device_and_data(group: Section) -> None:
     group.addoption(
         "--device",
         default="auto",
-        type=spelling.one_of(CHOICES, spelling.DEVICES),
-        choices=CHOICES,
-        help="device to run on; auto takes ipu, else cuda, else cpu",
+        metavar="KIND",
+        help="device to run on: cpu, cuda, ipu, ipu-model, a kind of your own, or auto, which "
+        "takes ipu, else cuda, else cpu",
     )
     group.addoption(
         "--device-id",

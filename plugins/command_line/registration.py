@@ -14,6 +14,7 @@ from typing import Dict, List, Optional
 import pytest
 
 from ipubench.fixtures.command_line import PREFIX, options_of
+from ipubench.fixtures.devices import CHOICES
 from ipubench.plugins.command_line import spelling
 from ipubench.plugins.command_line.arguments import LONG, spellings, typed_arguments
 from ipubench.plugins.command_line.options import sections
@@ -87,6 +88,17 @@ def withdraw_short(parser: pytest.Parser) -> None:
     for name, action in list(declared.items()):
         if str(action.dest).startswith(PREFIX):
             del declared[name]
+
+
+def check_device(config: pytest.Config) -> None:
+    """Raise UsageError if there is no such kind of device.
+
+    pytest parses options before it loads a conftest.py, which may add a kind.
+    """
+    try:
+        spelling.one_of(CHOICES, spelling.DEVICES)(options_of(config).device)
+    except argparse.ArgumentTypeError as error:
+        raise pytest.UsageError(f"argument --device: {error}") from None
 
 
 def show_help(config: pytest.Config) -> Optional[int]:
