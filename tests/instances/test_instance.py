@@ -195,6 +195,9 @@ def test_only_the_first_failure_is_reported_and_a_closed_run_is_no_problem() -> 
     one.fail("there is no memory")
     one.fail("and so nothing is built")
     one.reply(7)
-    assert [receive(near), receive(near)] == [{"error": "there is no memory"}, {"answer": 7}]
+    assert [receive(near), receive(near)] == [
+        {"error": "there is no memory", "case": ""},
+        {"answer": 7},
+    ]
     near.close()
     one.reply(7)
