@@ -72,6 +72,7 @@ class Worker:
         self.last_message = time.monotonic()
         self.alone = True  # no other worker needs the device between two cases
         self.output: Dict[str, Any] = {}
+        self.relay = Relay(Path(options_of(config).results_dir))
         config.workeroutput[XDIST_KEY] = self.output  # type: ignore[attr-defined]
         # The processes that this worker starts must not take themselves for workers.
         for name in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
@@ -131,17 +132,17 @@ class Worker:
         """Wait for the controller's selection, and keep exactly its cases, in its order."""
         chosen = self.selections.get()
         self.alone = chosen["alone"]
-        # The controller has no journal yet if only a running test turns out to measure.
         run = run_of(self.config)
-        relay = Relay(Path(chosen["journal"] or options_of(self.config).results_dir))
+        # The controller has no journal yet if only a running test turns out to measure.
         if chosen["journal"] is not None:
-            folder = relay.path.parent.absolute()
+            self.relay = Relay(Path(chosen["journal"]))
+            folder = self.relay.path.parent.absolute()
             if self.host is not None:
                 folder = Path(options_of(self.config).results_dir, self.host["name"]).absolute()
             with contextlib.suppress(OSError):  # the code that writes there reports it
                 folder.mkdir(parents=True, exist_ok=True)
             run.keep_results_in(folder)
-        run.journal, run.order = relay, chosen["order"]
+        run.journal, run.order = self.relay, chosen["order"]
         run.results.suspects = chosen["suspects"]
         found = {item.nodeid: item for item in items}
         kept = [found[nodeid] for nodeid in chosen["nodeids"] if nodeid in found]
@@ -160,9 +161,7 @@ class Worker:
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Attach the lines for the journal to a report."""
         run = run_of(self.config)
-        if not isinstance(run.journal, Relay):
-            return
-        lines, run.journal.lines = run.journal.lines, []
+        lines, self.relay.lines = self.relay.lines, []
         closing, run.closing = run.closing, []
         if lines or closing:
             report.user_properties.append((XDIST_KEY, {"lines": lines, "closing": closing}))

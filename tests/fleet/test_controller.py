@@ -263,7 +263,8 @@ def test_a_worker_runs_the_selection_in_its_order(tmp_path: Path) -> None:
 def test_each_line_travels_once_with_the_next_report() -> None:
     worker = Worker.__new__(Worker)
     run = recording(SimpleNamespace())
-    run.journal, worker.config = Relay(Path("run.jsonl")), run.config
+    worker.config, worker.relay = run.config, Relay(Path("run.jsonl"))
+    run.journal = worker.relay
     line = {"type": "outcome", "case": "one", "outcome": "passed"}
     reports = [SimpleNamespace(user_properties=[]) for _ in range(3)]
     run.add(OutcomeLine("one", "passed"))

@@ -101,6 +101,14 @@ def test_a_run_is_complete_when_all_its_cases_have_ended() -> None:
     assert run.is_complete
 
 
+def test_a_run_without_a_file_keeps_its_lines_in_memory() -> None:
+    config: Any = None
+    run = Recording(config, Selection({}, "cpu"))
+    run.add(OutcomeLine(ONE, "passed"))
+    assert (run.results.outcomes, run.closing, run.broken) == ({ONE: "passed"}, [], False)
+    assert not run.journal.stores and not run.path.is_file()
+
+
 def test_an_outcome_is_not_stored_before_its_earlier_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
