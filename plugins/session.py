@@ -92,7 +92,7 @@ def begin(config: pytest.Config) -> None:
     masked.remember_command_line(config)
     role = role_of(config)
     joined = instance.join_instances(config)
-    if distributes(config):
+    if role in (Role.CONTROLLER, Role.LISTING) and distributes(config):
         controller.become_controller(config, role)
     if role is Role.WORKER:
         worker.become_worker(config)

@@ -53,7 +53,7 @@ def role_of(config: pytest.Config) -> Role:
         return Role.LISTING
     if hasattr(config, "workerinput"):
         return Role.WORKER
-    if distributes(config) and not only_tests(config):
+    if distributes(config):
         return Role.CONTROLLER
     if option.instance is not None:
         return Role.INSTANCE
@@ -61,8 +61,9 @@ def role_of(config: pytest.Config) -> Role:
 
 
 def distributes(config: pytest.Config) -> bool:
-    """Return whether the command line has workers or hosts."""
-    return names_hosts(config) or config.getoption("dist", "no") != "no"
+    """Return whether the command line has workers; pytest-xdist alone distributes our tests."""
+    given = names_hosts(config) or config.getoption("dist", "no") != "no"
+    return given and not only_tests(config)
 
 
 def names_hosts(config: pytest.Config) -> bool:

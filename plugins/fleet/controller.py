@@ -20,7 +20,7 @@ from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.instances.hosts import launcher_arguments, named_hosts
 from ipubench.fixtures.instances.plan import instances_of
 from ipubench.plugins.command_line.arguments import XDIST_KEY, only_tests
-from ipubench.plugins.command_line.role import Role, distributes, names_hosts
+from ipubench.plugins.command_line.role import Role, names_hosts
 from ipubench.plugins.fleet import hosts
 from ipubench.plugins.fleet.distribution import Distribution, worker_of
 from ipubench.plugins.fleet.local_workers import LocalWorkers
@@ -69,11 +69,7 @@ def automatic_workers(config: pytest.Config) -> Optional[int]:
 
 
 def become_controller(config: pytest.Config, role: Role) -> None:
-    """Make this process the controller if that is its role; a listing starts no workers."""
-    if role is Role.WORKER or only_tests(config):
-        return
-    if not distributes(config):
-        return
+    """Make this process the controller of the command line's workers; a listing starts none."""
     tx, on_hosts = list(config.getoption("tx", None) or []), names_hosts(config)
     _refuse(config, tx, on_hosts)
     try:

@@ -24,7 +24,6 @@ WORKER: Dict[str, Any] = {"workerinput": {}}
         ({"instance": "/socket"}, {}, True, Role.INSTANCE),
         ({"dist": "load", "tx": ["popen"]}, {}, False, Role.CONTROLLER),
         ({"tx": ["2*ssh=there"]}, {}, False, Role.CONTROLLER),
-        ({"hosts": "hosts.txt"}, {}, False, Role.CONTROLLER),
         # pytest-xdist distributes our own tests without us.
         ({"dist": "load", "tx": ["popen"]}, {"args": [OWN_TESTS]}, False, Role.MAIN),
         ({}, WORKER, False, Role.WORKER),
