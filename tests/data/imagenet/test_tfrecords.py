@@ -320,8 +320,8 @@ def item(fixture: str, mode: str, data: str = "real") -> Any:
     )
 
 
-def judge(items: List[Any], folder: Any, **options: bool) -> Any:
-    option = given_options(dataset_dir=folder and str(folder), **options)
+def judge(items: List[Any], folder: Any) -> Any:
+    option = given_options(dataset_dir=folder and str(folder))
     config: Any = SimpleNamespace(option=option, stash=pytest.Stash())
     datasets.find_data(config, items)
     return config
@@ -347,7 +347,6 @@ def test_tfrecords_are_checked_for_the_splits_that_are_read(tmp_path: Path) -> N
     assert lines == [f"real data: 2 TFRecord files of train in {tmp_path}"]
     with pytest.raises(pytest.UsageError, match=r"has train files only"):
         judge([item("tensorflow", "inference")], tmp_path)
-    judge([item("tensorflow", "inference")], tmp_path, dry_run=True)
 
 
 def test_sample_images_are_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
