@@ -19,7 +19,6 @@ from ipubench.plugins.baseline.format import BaselineError, Document
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.baseline.run_facts import RunFacts, lost, superseded
 from ipubench.plugins.record.structs import Around, Benchmark
-from ipubench.plugins.record.verdict import MISSING, Verdict
 from ipubench.plugins.run import journal
 from ipubench.plugins.run.lines import Damaged, JournalLine, RunLine, read_lines
 from ipubench.plugins.run.results import SessionResults
@@ -111,7 +110,6 @@ def _run_of(path: Path, lines: Lines) -> Report:
 def facts_of(results: SessionResults, name: str, command: str) -> RunFacts:
     """Return the facts about a run from its results, including its end if it has one."""
     end = results.end
-    missing = {nodeid: Verdict(MISSING) for nodeid in end.missing}
     return RunFacts(
         name=name,
         command=command,
@@ -119,7 +117,7 @@ def facts_of(results: SessionResults, name: str, command: str) -> RunFacts:
         selected=list(results.selected),
         outcomes=dict(results.outcomes),
         reasons=dict(results.reasons),
-        verdicts={**results.verdicts, **missing},
+        verdicts=results.judged,
         profiles=dict(results.profiles),
         machines=dict(map(place_of, results.benchmarks.values())),
         baseline=end.baseline,

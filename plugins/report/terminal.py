@@ -15,7 +15,6 @@ from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.runtimes.step import STAND_IN
 from ipubench.plugins.baseline.rows import CHANGED, own_noise, reasons_of
 from ipubench.plugins.baseline.store import path_text
-from ipubench.plugins.compare.baseline import missing_cases
 from ipubench.plugins.gate.passed import why_passed
 from ipubench.plugins.gate.policy_file import Policy
 from ipubench.plugins.record import pytest_benchmark_adapter
@@ -35,7 +34,6 @@ from ipubench.plugins.record.text import distinct_names, percent, short_number
 from ipubench.plugins.record.verdict import (
     DECIDED,
     INCONCLUSIVE,
-    MISSING,
     PASS,
     REGRESSED,
     Verdict,
@@ -312,8 +310,7 @@ def gate_lines(run: Run) -> List[Row]:
     against = compared_with(run)
     if not against:
         return []
-    verdicts = dict(run.results.verdicts)
-    verdicts.update({nodeid: Verdict(MISSING) for nodeid in missing_cases(run)})
+    verdicts = run.results.judged
     if run.interrupted and not verdicts:
         return []
     by_kind: Dict[str, List[str]] = {}
@@ -363,7 +360,7 @@ def last_lines(run: Run) -> List[Row]:
     if run.policy is None:
         return []
     names = _names(run)
-    open_ = open_line({names.get(name, name): one for name, one in run.results.verdicts.items()})
+    open_ = open_line({names.get(name, name): one for name, one in run.results.judged.items()})
     return [Row((open_,), INCONCLUSIVE)] if open_ else []
 
 

@@ -16,7 +16,7 @@ from ipubench.plugins.record.counts import Counts
 from ipubench.plugins.record.files import JsonLinesFile, NoFile, storable
 from ipubench.plugins.record.record import with_processes, with_record
 from ipubench.plugins.record.structs import Benchmark, CountedCase, Facts, Profile, as_plain
-from ipubench.plugins.record.verdict import Verdict
+from ipubench.plugins.record.verdict import MISSING, Verdict
 from ipubench.plugins.run.lines import (
     BeginLine,
     CaseLine,
@@ -143,6 +143,11 @@ class SessionResults:
     def kind(self, nodeid: str) -> str:
         """Return the kind of a case's verdict, or ''."""
         return self.verdicts[nodeid].kind if nodeid in self.verdicts else ""
+
+    @property
+    def judged(self) -> Dict[str, Verdict]:
+        """The verdicts of a run that has ended, with those of missing cases."""
+        return {**self.verdicts, **{nodeid: Verdict(MISSING) for nodeid in self.end.missing}}
 
     @property
     def worth_a_report(self) -> bool:
