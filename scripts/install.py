@@ -20,13 +20,13 @@ import sys
 import sysconfig
 import tempfile
 from pathlib import Path
-from typing import Dict, List
+from typing import Dict, List, Sequence
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = ROOT / "constraints"
 CUDA_FILE, CPU_FILE, UV_FILE = FILES / "cuda.txt", FILES / "cpu.txt", FILES / "uv.txt"
-PIP = (sys.executable, "-m", "pip", "install", "--quiet")
-UV = (sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", sys.executable)
+PIP = (sys.executable, "-m", "pip", "install")
+UV = (sys.executable, "-m", "uv", "pip", "install", "--python", sys.executable)
 HASHED = ("--no-build-isolation", "--require-hashes", "--no-deps", "--requirement")
 BUILDING = ("setuptools", "wheel")
 # The frameworks of the constraints need it; make's environments of Python 3.8 have their own files.
@@ -69,6 +69,7 @@ class Installer:
 
     def __init__(self) -> None:
         """Fetch a wheel of uv, checked by its hash."""
+        announce([str(UV_FILE)])
         fetched = run(*PIP, "--only-binary=:all:", *HASHED, str(UV_FILE))
         self.settings = {} if fetched.returncode else uv_settings()
         self.uses_uv = not fetched.returncode
@@ -77,6 +78,7 @@ class Installer:
 
     def install(self, *words: str) -> None:
         """Install. Exits with pip's exit code if pip fails too."""
+        announce(words)
         if self.uses_uv:
             answer = run(*UV, *words, **self.settings)
             if not answer.returncode:
@@ -87,35 +89,49 @@ class Installer:
 
     def could_install(self, *words: str) -> bool:
         """Return whether uv, or pip, which may know more indexes, installed everything."""
+        announce(words)
         if self.uses_uv and not run(*UV, *words, **self.settings).returncode:
             return True
         return not run(*PIP, *words).returncode
 
 
 def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a program without output."""
-    return subprocess.run(
+    """Run a program and print what it downloads; return all that it printed."""
+    process = subprocess.Popen(
         words,
         cwd=str(ROOT),
         env={**variables, **os.environ},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         encoding="utf-8",
         errors="replace",
-        check=False,
     )
+    assert process.stdout is not None
+    lines: List[str] = []
+    for line in process.stdout:
+        lines.append(line)
+        if line.lstrip().startswith(("Downloading ", "Building ")):
+            print("   ", line.strip(), flush=True)
+    return subprocess.CompletedProcess(words, process.wait(), "".join(lines))
+
+
+def announce(words: Sequence[str]) -> None:
+    """Print what the last of an installer's words installs."""
+    print(f"installing {Path(words[-1]).name or 'this project'}", flush=True)
 
 
 def pip(*words: str) -> None:
     """Run pip. Exits with its exit code if it fails."""
-    code = subprocess.run([*PIP, *words], cwd=str(ROOT), check=False).returncode
-    if code:
-        sys.exit(code)
+    answer = run(*PIP, *words)
+    if answer.returncode:
+        print(answer.stdout, file=sys.stderr)
+        sys.exit(answer.returncode)
 
 
 def fell_back(answer: subprocess.CompletedProcess[str]) -> None:
     """Print that pip installs instead of uv, and why."""
-    lines = [line.strip() for line in answer.stderr.splitlines() if line.strip()]
-    lines = [line for line in lines if not line.lower().startswith("warning")]
+    lines = [line.strip() for line in answer.stdout.splitlines()]
+    lines = [line for line in lines if line.lower().startswith("error")]
     reason = lines[0] if lines else f"exit code {answer.returncode}"
     print(f"pip installs, which takes minutes, because uv could not: {reason}", flush=True)
 
@@ -227,6 +243,7 @@ def needs_cuda() -> bool:
 
 def compile_what_is_imported() -> None:
     """Import what the suite imports, so Python compiles only that: uv compiles all or nothing."""
+    print("compiling what the suite imports", flush=True)
     variables = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     processes = [
         subprocess.Popen(

@@ -278,11 +278,12 @@ class FakePrograms:
     def run(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
         line = " ".join([words[2], *(Path(word).name or word for word in words[3:])])
         if line == "pip config list":
-            return subprocess.CompletedProcess(words, 0, self.configuration, "")
+            return subprocess.CompletedProcess(words, 0, self.configuration)
         self.asked.append(line)
         self.variables.update(variables)
         failed = any(re.search(f"^{pattern}", line) for pattern in self.failing)
-        return subprocess.CompletedProcess(words, int(failed), "", "error: no such host\n")
+        said = "Resolved 2 packages\nerror: no such host\n" if failed else ""
+        return subprocess.CompletedProcess(words, int(failed), said)
 
     def pip(self, *words: str) -> None:
         """Like install.pip, which exits if pip fails."""
@@ -332,7 +333,21 @@ def test_uv_installs_and_pip_only_fetches_it(
     built = [line for line in programs.installed() if not line.endswith("uv.txt")]
     isolated = [line for line in programs.asked if "--no-build-isolation" not in line]
     assert len(built) == 4 and isolated == [programs.asked[-1]]
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().out.splitlines() == [
+        f"installing {name}"
+        for name in ("uv.txt", "cpu.txt", "py311.txt", "py311.txt", "this project")
+    ]
+
+
+def test_a_program_that_installs_shows_what_it_downloads(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lines = ["Resolved 2 packages", "Downloading numpy (16.1MiB)", "  Downloading x-1.0.whl"]
+    answer = install.run(sys.executable, "-c", f"print({chr(10).join(lines)!r})")
+    assert answer.stdout.splitlines() == lines
+    assert [line.strip() for line in capsys.readouterr().out.splitlines()] == [
+        line.strip() for line in lines[1:]
+    ]
 
 
 def test_a_python_that_no_pinned_framework_supports_gets_other_commands(
@@ -364,7 +379,8 @@ def test_pip_takes_over_at_uvs_first_failure_and_one_line_explains_why(
         "pip uv.txt",
         *(f"pip {name}" for name in by_pip),
     ]
-    (line,) = capsys.readouterr().out.splitlines()
+    shown = capsys.readouterr().out.splitlines()
+    (line,) = [line for line in shown if not line.startswith("installing ")]
     assert line.startswith("pip installs") and line.endswith("error: no such host")
 
 
