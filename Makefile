@@ -44,16 +44,16 @@ bench: setup
 	$(BIN)/python -m pytest -k $(K)
 
 # The tests that need no framework; of those that run the suite, one for each command or kind of run.
-FEW_RUNS := not framework and (entry_point or not slow and not suite)
+FEW_RUNS := not framework and not nightly and (entry_point or not slow and not suite)
 
+# Without the few of them that take a minute each (tests/test_makefile.py has the table).
 check: lint
-	$(BIN)/python -m pytest tests -m "$(FEW_RUNS)" $(WORKERS)
+	$(BIN)/python -m pytest tests -m "not slow and $(FEW_RUNS)" $(WORKERS)
 
 # Python 3.8's tests run while the large environment is installed, which keeps one core busy.
 test:
 	$(MAKE) --jobs=2 lint test38
-	$(QUIETLY) $(BIN)/python -m pytest tests $(WORKERS)
-	$(MAKE) test-avx2
+	$(QUIETLY) $(BIN)/python -m pytest tests -m "not nightly" $(WORKERS)
 
 # The tests that compare each network's numbers with a reference, once more on a smaller CPU, and
 # without oneDNN in TensorFlow: some of its operations cannot do what oneDNN's can. On a CPU that
@@ -131,11 +131,13 @@ TRIALS ?= 60
 chaos: setup
 	$(BIN)/python -m tests.nightly.chaos --trials=$(TRIALS)
 
-# What takes hours or finds something once a year: every option acts or is refused, fuzz, chaos, the
-# cases on TensorFlow 2.6, the frameworks' own loops beside ours, the gate study.
+# What takes hours or finds something once a year: the tests marked `nightly`, every option acts or is
+# refused, the numbers of a CPU with AVX2, fuzz, chaos, the cases on TensorFlow 2.6, the frameworks'
+# own loops beside ours, the gate study.
 nightly: setup
+	$(QUIETLY) $(BIN)/python -m pytest tests -m nightly $(WORKERS)
 	$(QUIETLY) $(BIN)/python -m pytest tests/nightly $(WORKERS)
-	$(MAKE) fuzz chaos tf26
+	$(MAKE) test-avx2 fuzz chaos tf26
 	$(BIN)/python -m scripts.compare_peers
 	$(BIN)/python -m pytest scripts/bench_overhead.py --budget=0.4
 	$(MAKE) gate-study

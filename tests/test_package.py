@@ -176,7 +176,7 @@ def environment_with(wheel: Path, folder: Path) -> Path:
     return programs
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_third_tutorial_works_with_an_installed_wheel(wheel: Path, tmp_path: Path) -> None:
     programs = environment_with(wheel, tmp_path / "environment")
     project = tmp_path / "text"

@@ -219,6 +219,7 @@ def test_duplicates_and_impossible_dates_are_damage(path: Path) -> None:
             load(path)
 
 
+@pytest.mark.nightly
 @in_the_same_file
 @given(data=st.data())
 def test_any_damage_is_one_message_or_harmless(path: Path, data: st.DataObject) -> None:
@@ -278,6 +279,7 @@ def test_any_damage_is_one_message_or_harmless(path: Path, data: st.DataObject) 
     check_that_it_is_refused_or_serves(path)
 
 
+@pytest.mark.nightly
 @in_the_same_file
 @given(content=st.binary(max_size=200))
 def test_any_bytes_are_one_message(path: Path, content: bytes) -> None:
@@ -286,6 +288,7 @@ def test_any_bytes_are_one_message(path: Path, content: bytes) -> None:
         load(path)
 
 
+@pytest.mark.nightly
 @in_the_same_file
 @given(value=json_values | documents)
 def test_any_json_is_one_message_or_a_baseline(path: Path, value: Any) -> None:

@@ -106,6 +106,7 @@ def test_a_binary_or_oversized_or_missing_file(tmp_path: Path) -> None:
             read_entries(other, "spec.yml")
 
 
+@pytest.mark.nightly
 @tries(300)
 @given(st.text(alphabet=st.characters(max_codepoint=0x2FF), max_size=60))
 @example("? [a]\n")
@@ -134,6 +135,7 @@ YAML_VALUES = st.recursive(
 )
 
 
+@pytest.mark.nightly
 @tries(300)
 @given(st.dictionaries(st.sampled_from(KEYS), YAML_VALUES, max_size=4), st.booleans())
 def test_any_values_make_an_entry_or_are_refused(keys: Dict[str, str], command: bool) -> None:

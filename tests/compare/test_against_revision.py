@@ -107,6 +107,7 @@ def test_the_merge_base_shows_what_a_pull_request_changes(tmp_path: Path) -> Non
     assert find_commit("asked", "main", tmp_path) == later
 
 
+@pytest.mark.nightly
 def test_a_revision_without_alternation_is_measured_in_processes(
     repository: Repository,
 ) -> None:
@@ -128,6 +129,7 @@ def test_a_revision_without_alternation_is_measured_in_processes(
     assert all("rounds" not in line for line in repository.journal() if line["type"] == "pair")
 
 
+@pytest.mark.nightly
 def test_cases_that_fail_or_differ_there_are_incomparable(
     repository: Repository, tmp_path: Path
 ) -> None:
@@ -150,6 +152,7 @@ def test_cases_that_fail_or_differ_there_are_incomparable(
     assert "Traceback" not in outcome.text
 
 
+@pytest.mark.nightly
 def test_modules_of_another_checkout_are_refused(repository: Repository, tmp_path: Path) -> None:
     """Covers an editable installation that imports another suite before ours."""
     site = tmp_path / "site"
@@ -178,6 +181,7 @@ def import_of_another_checkout(folder: Path) -> str:
     return "".join(f"        {line}\n" for line in lines)
 
 
+@pytest.mark.nightly
 def test_a_process_that_imports_another_checkout_is_refused(
     repository: Repository, tmp_path: Path
 ) -> None:
@@ -223,6 +227,7 @@ def test_an_unusable_revision_is_refused_before_any_measurement(
     assert not orphaned.journals()
 
 
+@pytest.mark.nightly
 def test_an_option_that_a_revision_lacks_is_refused_only_if_given(
     repository: Repository,
 ) -> None:
@@ -258,6 +263,7 @@ def test_an_environment_is_made_once_per_revision(repository: Repository, tmp_pa
     assert (tree / "made").read_text() == "made\n"
 
 
+@pytest.mark.nightly
 def test_another_commit_is_measured_again(repository: Repository) -> None:
     words = [*CASE, "--against=git:main", "--gate=5%"]
     repository.git("checkout", "-q", "-b", "change")
@@ -270,6 +276,7 @@ def test_another_commit_is_measured_again(repository: Repository) -> None:
     outcome.line("1 measured again, because the other environment changed")
 
 
+@pytest.mark.nightly
 def test_a_killed_process_ends_only_its_case(repository: Repository) -> None:
     # The run's own test of the case is no instance and measures.
     killed = (
@@ -291,6 +298,7 @@ def test_a_killed_process_ends_only_its_case(repository: Repository) -> None:
     assert "Its log is /" not in outcome.text  # it ended with the processes
 
 
+@pytest.mark.nightly
 def test_an_interrupted_run_leaves_no_process_and_can_be_resumed(repository: Repository) -> None:
     waiting = "    if os.environ.get('WAIT') and os.environ.get('IPUBENCH_INSTANCE_TOKEN'):\n"
     waiting += "        with open(os.environ['WAIT'], 'a') as file:\n"

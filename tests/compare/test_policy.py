@@ -208,6 +208,7 @@ def read_or_refuse(text: str) -> None:
 quick = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
 
 
+@pytest.mark.nightly
 @quick
 @given(
     st.fixed_dictionaries(
@@ -226,6 +227,7 @@ SAMPLE: Dict[str, Any] = {
 }
 
 
+@pytest.mark.nightly
 @quick
 @given(st.text() | st.text(alphabet="&*!%{}[]:,'\"|>?- \n<ab\\xU0", max_size=40))
 def test_any_text_is_read_or_refused(text: str) -> None:

@@ -19,7 +19,7 @@ from ipubench.plugins.gate import pairs
 pairs.too_disturbed = lambda usable, measured: measured == 1
 """
 
-pytestmark = [pytest.mark.framework, pytest.mark.slow]
+pytestmark = [pytest.mark.framework, pytest.mark.nightly]
 
 
 def test_an_entry_is_measured_and_gated(tmp_path: Path) -> None:

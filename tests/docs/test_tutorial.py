@@ -24,8 +24,8 @@ def files_of_the_tutorial() -> Dict[str, str]:
     return dict(re.findall(r"`([\w/]+\.py)`:\n\n```python\n(.*?)```", OWN_KERNEL, re.DOTALL))
 
 
+@pytest.mark.nightly
 @pytest.mark.framework
-@pytest.mark.slow
 def test_the_first_run(tmp_path: Path) -> None:
     reader = Reader(tmp_path, "tensorflow")
     listing, measure, again, describe, sizes, mistake = commands(FIRST_RUN)
@@ -47,6 +47,7 @@ def test_the_second_tutorial_has_a_kernel_and_its_test() -> None:
     ]
 
 
+@pytest.mark.nightly
 @pytest.mark.framework
 def test_the_tutorials_kernel_is_measured_and_passes_its_test(tmp_path: Path) -> None:
     """tests/nightly/test_second_tutorial.py runs its commands one by one."""

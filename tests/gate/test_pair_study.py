@@ -21,6 +21,8 @@ from scripts.gate_study.collect_pairs import PoolPair
 from scripts.gate_study.pairs import CPU, TIME, Setting, measured, once, tallies_of, together
 from scripts.gate_study.pool import SLOWDOWNS
 
+pytestmark = pytest.mark.nightly
+
 SETTING = Setting(threshold=0.02, cap=8, cases=1)
 CASE = "bench_x[x-synthetic]"
 

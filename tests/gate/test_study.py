@@ -16,6 +16,8 @@ from scripts.gate_study.pool import SLOWDOWNS, pools_given, pools_of
 from scripts.gate_study.study import Setting, wilson
 from tests.machine.test_process import wait_until_gone
 
+pytestmark = pytest.mark.nightly
+
 SETTING = Setting(threshold=0.02, processes=5, cap=4, cases=1)
 CASE = "bench_x[x-synthetic]"
 

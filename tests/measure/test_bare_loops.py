@@ -13,7 +13,7 @@ from ipubench.fixtures.devices.cpu import CpuDevice
 from scripts.bench_overhead import network_loop, tensorflow_loop
 from tests.support.kernels import DATA, built
 
-pytestmark = pytest.mark.framework
+pytestmark = [pytest.mark.framework, pytest.mark.nightly]
 
 
 def test_a_loop_in_tensorflow_runs_the_batches_of_the_step() -> None:

@@ -17,7 +17,7 @@ from tests.doubles.tensorflow_ipu.batch_norms import batch_norms_of_half
 from tests.doubles.tensorflow_ipu.record import STAND_IN
 from tests.support.tensorflow_ipu import SYNTHETIC
 
-pytestmark = pytest.mark.framework
+pytestmark = [pytest.mark.framework, pytest.mark.nightly]
 
 
 @pytest.fixture

@@ -21,6 +21,8 @@ from scripts.compare_peers.case import (
 )
 from scripts.compare_peers.worker import FAMILIES, OURS, Job, built, rows_of
 
+pytestmark = pytest.mark.nightly
+
 JOB = Job("popart", NATIVE, "32.32", 0.01, ["case"], False)
 
 

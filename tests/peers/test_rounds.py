@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from scripts.compare_peers.rounds import LEAST_ROUNDS, alternate, paired_ratio
 
+pytestmark = pytest.mark.nightly
+
 SECONDS = st.floats(min_value=1e-6, max_value=1e3)
 PAIRS = st.lists(st.tuples(SECONDS, SECONDS), min_size=LEAST_ROUNDS, max_size=40)
 TINY = 1e-9

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Optional
 
+import pytest
+
 from scripts.compare_peers.case import Row, named
 from scripts.compare_peers.tables import Section, markdown, summary
+
+pytestmark = pytest.mark.nightly
 
 PACKAGES = {"torch": "2.1", "tensorflow": "2.20"}
 

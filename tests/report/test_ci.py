@@ -290,6 +290,7 @@ class Machine:
         return plain
 
 
+@pytest.mark.nightly
 def test_a_workflow_from_the_first_push_to_an_accepted_slow_down(project: Project) -> None:
     pytest.importorskip("jinja2", reason="pip install jinja2")
     machine = Machine(project, "github-actions.yml")
@@ -319,6 +320,7 @@ def test_a_workflow_from_the_first_push_to_an_accepted_slow_down(project: Projec
     assert "accepted: the old result was wrong" in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.nightly
 def test_a_workflow_with_a_killed_shard_ends_red(project: Project) -> None:
     pytest.importorskip("jinja2", reason="pip install jinja2")
     machine = Machine(project, "gitlab-ci.yml")
@@ -338,6 +340,7 @@ def test_a_workflow_with_a_killed_shard_ends_red(project: Project) -> None:
     assert "1 case of" in machine.text and len(load(machine.baseline)) == 2
 
 
+@pytest.mark.nightly
 def test_a_hosted_runner_fails_a_change_that_slows_a_case(repository: Repository) -> None:
     """In the checkout of a pull request, whose base is only a branch of the remote."""
     repository.git("update-ref", "refs/remotes/origin/main", "HEAD")

@@ -195,6 +195,7 @@ def test_non_image_files(tmp_path: Path, read: Callable[[Path], Any]) -> None:
             read(tmp_path / name)
 
 
+@pytest.mark.nightly
 @tries(150)
 @given(
     content=st.sampled_from([JPEG, PNG]),

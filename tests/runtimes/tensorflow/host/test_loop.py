@@ -125,6 +125,7 @@ def test_every_batch_is_an_update_and_their_number_causes_no_retracing(xla: bool
     assert probe.traces == traces
 
 
+@pytest.mark.nightly
 def test_the_bare_comparison_loop_trains_the_same_layer() -> None:
     from scripts import bench_overhead
 
