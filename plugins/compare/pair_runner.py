@@ -175,7 +175,8 @@ class PairRunner:
         option = options_of(self._run.config)
         self._run.progress.phase(f"pair {self._number}: {case.shown}")
         try:
-            processes.prepare(here_first)
+            known = [one.rounds for one in case.pairs if one.rounds is not None]
+            processes.prepare(here_first, any(rounds.is_long for rounds in known))
         except UnfitError as error:
             case.unfit = str(error)
             for side in (HERE, THERE):

@@ -42,8 +42,6 @@ from ipubench.plugins.selection.order import SERVERS
 from ipubench.plugins.selection.selected import case_of
 
 HERE, THERE = "the process here", "the process there"
-#: A first call that takes this multiple of the budget needs no further warm-up.
-LONG_CALLS = 2.0
 #: The reason of a skip by the command `close`.
 LEFT_OUT = "the run leaves this case out"
 OTHER_CHECKOUT = "modules of another checkout were imported"
@@ -100,16 +98,17 @@ class TwoProcesses:
         for name in names_in_order(here_first):
             self.processes[name].wait_until_connected()
 
-    def prepare(self, here_first: bool) -> None:
+    def prepare(self, here_first: bool, is_long: bool = False) -> None:
         """Prepare the steps of both processes, one after the other.
 
-        Raises UnfitError if the step cannot take turns.
+        ``is_long``: a call is known to take longer than the budget, so none is wasted. Raises
+        UnfitError if the step cannot take turns.
         """
         order = names_in_order(here_first)
         ready = {}
         for name in order:
             self.progress(f"preparing {name}")
-            ready[name] = self.order(name, "prepare")
+            ready[name] = self.order(name, "prepare", is_long)
         unfit = next((one["unfit"] for one in ready.values() if one["unfit"]), "")
         if unfit:
             raise UnfitError(unfit)

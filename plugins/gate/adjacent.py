@@ -82,14 +82,19 @@ class AdjacentRounds(Struct):
         return [one and state for one, state in zip(equally, same)]
 
     @property
+    def is_long(self) -> bool:
+        """Whether one or two rounds of each side took the whole budget."""
+        return 1 <= len(self.here_first) <= 2 and self.stopped_by == "budget"
+
+    @property
     def enough(self) -> bool:
         """Whether enough pairs of rounds, in both orders, are comparable.
 
         One or two are enough if they took the whole budget.
         """
         kept = self.comparable()
-        if len(kept) <= 2 and self.stopped_by == "budget":
-            return bool(kept) and all(kept)
+        if self.is_long:
+            return all(kept)
         orders = {first for first, compared in zip(self.here_first, kept) if compared}
         return sum(kept) >= max(LEAST_COMPARABLE, LEAST_SHARE * len(kept)) and len(orders) == 2
 

@@ -5,8 +5,8 @@ instances (fixtures/instances/protocol.py). Version 4 has these, in this order, 
 
 - ``ready``: the reply comes when everything is imported and the step is about to be built; it is
   the case's name;
-- ``prepare``: build, compile and calibrate; the reply has the batches of a round, its timed share
-  (``timed``), and the reason if the step cannot alternate;
+- ``prepare``, with whether a call is known to be long: build, compile and calibrate; the reply has
+  the batches of a round, its timed share (``timed``), and the reason if the step cannot alternate;
 - ``warm_up``, with the batches of a round that both processes take;
 - ``round``, once for each round: the reply is its seconds, the CPU seconds that this process used
   meanwhile, and the seconds for which its threads waited for a CPU (None if unknown);
@@ -28,7 +28,7 @@ from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.instances.instance import Instance
 from ipubench.fixtures.machine.contention import waited_seconds
 from ipubench.fixtures.runtimes.step import Step
-from ipubench.plugins.elsewhere.alternating import LEFT_OUT, LONG_CALLS
+from ipubench.plugins.elsewhere.alternating import LEFT_OUT
 from ipubench.plugins.measure.base import (
     BatchFacts,
     CaseRun,
@@ -134,6 +134,8 @@ class AlternatingMeter(Meter):
     def __init__(self, case_run: CaseRun, peaks: Peaks, instance: Instance) -> None:
         super().__init__(case_run, peaks)
         self._commands = Commands(instance)
+        #: Whether a call is known to take longer than the budget.
+        self._is_long = False
 
     def work_on(self, step: Step, facts: BatchFacts) -> None:
         """Measure the step as the controlling run commands."""
@@ -151,7 +153,7 @@ class AlternatingMeter(Meter):
     def _begin(self) -> None:
         self._commands.wait("ready")
         self._commands.reply(self.case_run.fullname)
-        self._go_on("prepare")
+        self._is_long = bool(self._go_on("prepare"))
 
     def _go_on(self, *expected: str) -> Any:
         """Return the argument of the next command; skip the test if it is ``close``."""
@@ -166,8 +168,8 @@ class AlternatingMeter(Meter):
         return False
 
     def _was_a_round(self, step: Step, facts: BatchFacts, seconds: float) -> bool:
-        """Return whether the first call took twice the budget: no call is wasted then."""
-        if seconds < LONG_CALLS * options_of(self.config).budget:
+        """Return whether the first call needs no further warm-up: earlier pairs show long calls."""
+        if not self._is_long or seconds < options_of(self.config).budget:
             return False
         self._agree(step)
         return True

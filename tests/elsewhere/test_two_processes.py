@@ -96,6 +96,13 @@ def test_both_processes_use_the_larger_number_of_batches() -> None:
     assert pair.orders() == [(name, step) for step in steps for name in (HERE, THERE)]
 
 
+def test_both_processes_learn_that_calls_are_long() -> None:
+    pair = Pair()
+    pair.launch(here_first=True)
+    pair.prepare(here_first=True, is_long=True)
+    assert [argument for _, order, argument in pair.asked if order == "prepare"] == [True, True]
+
+
 def test_a_step_that_cannot_alternate_in_one_process_is_refused() -> None:
     pair = Pair(unfit="its server takes the times")
     pair.launch(here_first=True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from ipubench import PlainImports
 
-pytest.register_assert_rewrite("ipubench.fixtures", "ipubench.plugins")
-
+PlainImports.install()
 pytest_plugins = ["ipubench.plugins", "tests.support.fake_device"]
