@@ -145,7 +145,7 @@ nightly: setup
 # What Python 3.8 has not. Types are not looked at: nothing evaluates annotations.
 VERMIN := --target=3.8- --violations --no-tips --no-eval-annotations --quiet
 PYTHON_CODE := conftest.py ipubench/__init__.py bench_* fixtures models plugins scripts tests examples
-WORKFLOWS := docs/ci/github-actions.yml docs/ci/github-against.yml docs/ci/github-instructions.yml examples/text/.github/workflows/benchmarks.yml
+WORKFLOWS := .github/workflows/release.yml docs/ci/github-actions.yml docs/ci/github-against.yml docs/ci/github-instructions.yml examples/text/.github/workflows/benchmarks.yml
 
 lint: setup docs
 	$(BIN)/ruff check .
@@ -153,8 +153,10 @@ lint: setup docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/vermin $(VERMIN) $(PYTHON_CODE)
-	$(BIN)/zizmor --offline --quiet $(WORKFLOWS)
+	$(BIN)/zizmor --offline --quiet $(WORKFLOWS) .github/dependabot.yml
 	$(BIN)/check-jsonschema --builtin-schema=vendor.github-workflows $(WORKFLOWS)
+	$(BIN)/check-jsonschema --builtin-schema=vendor.dependabot .github/dependabot.yml
+	$(BIN)/check-jsonschema --builtin-schema=vendor.github-issue-forms .github/ISSUE_TEMPLATE/*.yml
 	$(BIN)/check-jsonschema --builtin-schema=vendor.gitlab-ci --data-transform=gitlab-ci docs/ci/gitlab-*.yml
 
 # The pages of docs/ as a site in site/, with the JSON schema of baselines; a broken link or a page

@@ -4,8 +4,8 @@
 
 Run it with the Python to install into; it needs only the standard library. uv installs, or pip if
 uv fails. Neither can check hashes and install a project in place at once, so these are two steps.
-The pinned setuptools, which is installed first, builds what has to be built here: an isolated build
-would fetch another one without a known hash.
+The pinned build tools, which are installed first, build what has to be built here: an isolated
+build would fetch others without a known hash.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CUDA_FILE, CPU_FILE, UV_FILE = FILES / "cuda.txt", FILES / "cpu.txt", FILES / "u
 PIP = (sys.executable, "-m", "pip", "install")
 UV = (sys.executable, "-m", "uv", "pip", "install", "--python", sys.executable)
 HASHED = ("--no-build-isolation", "--require-hashes", "--no-deps", "--requirement")
-BUILDING = ("setuptools", "wheel")
+BUILDING = ("setuptools", "wheel", "hatchling", "editables")
 # The frameworks of the constraints need it; make's environments of Python 3.8 have their own files.
 OLDEST = (3, 10)
 EXTRAS = "suite,torch,tensorflow,onnx,serving,report,dev"

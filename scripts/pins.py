@@ -22,6 +22,7 @@ from typing import Dict, List, Sequence, Tuple
 
 from ipubench.fixtures.machine.files import write_atomically
 from ipubench.plugins.record.text import Parser
+from scripts.install import BUILDING
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Needed only by the package index's build of PyTorch, not by a build for CPUs.
@@ -71,7 +72,7 @@ def compiled(environment: Environment, upgrade: bool) -> List[str]:
         now = [] if upgrade else [*pins(environment.file), *pins(CUDA_FILE)]
         kept.write_text("\n".join(now), encoding="utf-8")
         # Tools that build and install the project are pinned as well.
-        wanted.write_text("\n".join(("setuptools", "wheel", *environment.more)), encoding="utf-8")
+        wanted.write_text("\n".join((*BUILDING, *environment.more)), encoding="utf-8")
         answer = subprocess.run(
             [*words, f"--constraint={kept}", "pyproject.toml", str(wanted)],
             cwd=str(ROOT),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import email
 import importlib
 import os
 import re
@@ -9,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 from typing import Dict, List, Set, Tuple
@@ -104,12 +106,17 @@ def test_the_extra_for_the_poplar_sdk_fits_its_tensorflow() -> None:
 @pytest.fixture(scope="module")
 def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with a release's uploads: the sdist, and the wheel built from it."""
-    pytest.importorskip("build.env", reason="needs build: make setup installs it")
-    folder = tmp_path_factory.mktemp("release")
-    source = copy_of_the_project(folder / "source")
-    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder / "dist")]
-    subprocess.run(build, cwd=source, stdout=subprocess.DEVNULL, check=True, timeout=120)
-    return folder / "dist"
+    for tool in ("build.env", "hatchling"):
+        pytest.importorskip(tool, reason="make setup installs what builds the project")
+    return built_from(copy_of_the_project(tmp_path_factory.mktemp("release")))
+
+
+def built_from(source: Path) -> Path:
+    """Return the folder with the sdist of a checkout, and the wheel built from it."""
+    build = [sys.executable, "-m", "build", "--no-isolation"]
+    own = {**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}
+    subprocess.run(build, cwd=source, env=own, stdout=subprocess.DEVNULL, check=True, timeout=120)
+    return source / "dist"
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +149,7 @@ def test_an_installed_package_changes_nothing_in_other_projects(
     wheel: Path, tmp_path: Path
 ) -> None:
     site, project = tmp_path / "site", tmp_path / "project"
-    zipfile.ZipFile(wheel).extractall(site)
+    zipfile.ZipFile(wheel).extractall(site)  # noqa: S202 - our own
     (project / "plugins").mkdir(parents=True)
     (project / "plugins" / "__init__.py").write_text("NAME = 'theirs'\n")
     (project / "test_theirs.py").write_text(
@@ -174,6 +181,41 @@ def environment_with(wheel: Path, folder: Path) -> Path:
     )
     (programs / "pytest").chmod(0o755)
     return programs
+
+
+def test_the_metadata_names_the_licence_as_spdx_and_the_pythons(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (place,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        fields = email.message_from_bytes(archive.read(place))
+    assert fields["Metadata-Version"] == "2.4"  # the first with this field
+    assert fields["License-Expression"] == "MIT" and fields["License-File"] == "LICENSE"
+    classifiers = fields.get_all("Classifier") or []
+    pythons = {one.rpartition(" ")[2] for one in classifiers if "Python :: 3." in one}
+    assert pythons == {f"3.{minor}" for minor in range(8, 15)}
+    assert not [one for one in classifiers if one.startswith("License ::")]
+    assert fields["Keywords"]
+
+
+def test_the_sdist_holds_the_documentation_and_the_changes(distributions: Path) -> None:
+    (found,) = distributions.glob("ipubench-*.tar.gz")
+    with tarfile.open(found) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    pages = {str(page.relative_to(ROOT)) for page in DOCS.rglob("*.md")}
+    assert names >= pages | {"CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md"}
+    assert names >= DATA_FILES | {"docs/ci/github-actions.yml", "examples/text/wordcount.py"}
+
+
+@pytest.mark.slow
+def test_equal_sources_and_a_fixed_moment_make_equal_files(
+    distributions: Path, tmp_path: Path
+) -> None:
+    source = copy_of_the_project(tmp_path)
+    os.utime(source / "ipubench" / "__init__.py", (1, 1))
+    first, second = (
+        {path.name: path.read_bytes() for path in folder.iterdir()}
+        for folder in (distributions, built_from(source))
+    )
+    assert len(first) == 2 and first == second
 
 
 @pytest.mark.nightly
