@@ -21,6 +21,8 @@ LEAST_RUNS_OF_A_LEVEL = 3
 LEAST_RUNS_OF_A_SIDE = 2
 #: The least noise to assume: the machine moves even a case whose runs agree better.
 SMALLEST_NOISE = 0.005
+#: A change that needs more runs than this is too small to wait for.
+MOST_RUNS_TO_ASK_FOR = 100
 #: See :func:`penalty`.
 PENALTY_FACTOR = 2.0
 # The median absolute deviation of normal values, as a share of their standard deviation.
@@ -61,8 +63,7 @@ def changes_of(values: Sequence[float], widths: Sequence[float] = ()) -> List[Ch
     ``widths``: half of the 95% interval that each run has of itself, as far as it is known.
     Raises ChangesUnavailable without the library.
     """
-    own = median(widths) / WIDTH_OF_INTERVAL if widths else 0.0
-    return proven_changes(values, change_points(values), own)
+    return proven_changes(values, change_points(values), own_noise(widths))
 
 
 def proven_changes(values: Sequence[float], starts: Sequence[int], own: float) -> List[Change]:
@@ -98,14 +99,64 @@ def placed(values: Sequence[float], start: int, about: int, end: int, own: float
         for place, found in squares.items()
     }
     size = median(values[start + split : end]) - median(values[start : start + split])
-    error = sigma * math.sqrt(1 / split + 1 / (len(window) - split))
-    half = error * student_quantile((1 + CONFIDENCE) / 2, degrees)
-    # It was looked for at each run of the series (Bonferroni).
-    chance = (1 - CONFIDENCE) / len(values)
-    proven = abs(size) > error * student_quantile(1 - chance / 2, degrees)
+    after = len(window) - split
+    half = half_width(sigma, split, after, 1 - CONFIDENCE)
+    proven = proves(size, sigma, split, after, len(values))
     likely = most_likely(weights)
     change, low, high = map(math.expm1, (size, size - half, size + half))
     return Change(start + split, change, low, high, likely, proven)
+
+
+def half_width(sigma: float, before: int, after: int, chance: float) -> float:
+    """Return half of the interval of a change between two levels of so many runs."""
+    error = sigma * math.sqrt(1 / before + 1 / after)
+    return error * student_quantile(1 - chance / 2, before + after - 2)
+
+
+def proves(size: float, sigma: float, before: int, after: int, runs: int) -> bool:
+    """Return whether noise cannot explain a change that was looked for at each of ``runs``."""
+    chance = (1 - CONFIDENCE) / runs  # Bonferroni
+    return abs(size) > half_width(sigma, before, after, chance)
+
+
+def runs_needed(values: Sequence[float], widths: Sequence[float], last: int) -> int:
+    """Return about how many runs would show whether the last level changed; 0 if these do.
+
+    ``last``: where that level begins. It asks for more runs if there are too few for any change, if
+    only the newest is far from the others, or if two levels would save more than the penalty and
+    the noise can still explain them.
+    """
+    count = len(values)
+    least = 2 * LEAST_RUNS_OF_A_LEVEL
+    level = values[last:]
+    if len(level) > 2 * LEAST_RUNS_OF_A_SIDE:
+        # The newest run alone may be a bad one; another like it would be a change.
+        middle, far = median(level[:-1]), 2 * FURTHEST * max(noise(values), own_noise(widths))
+        if abs(level[-2] - middle) <= far < abs(level[-1] - middle):
+            return max(least, count + 1)
+    if len(level) >= 2 * LEAST_RUNS_OF_A_SIDE:
+        squares = squares_of_splits(level)
+        split = min(squares, key=squares.__getitem__)
+        before, after = level[:split], level[split:]
+        saved = deviations(level) - deviations(before) - deviations(after)
+        if saved > penalty(values):
+            sigma = max(math.sqrt(squares[split] / (len(level) - 2)), own_noise(widths))
+            size = median(after) - median(before)
+            for more in range(max(0, least - count), MOST_RUNS_TO_ASK_FOR - count):
+                if proves(size, sigma, split, len(after) + more, count + more):
+                    return count + more if more else 0
+    return least if count < least else 0
+
+
+def deviations(values: Sequence[float]) -> float:
+    """Return the sum of the absolute deviations from the median."""
+    middle = median(values)
+    return math.fsum(abs(value - middle) for value in values)
+
+
+def own_noise(widths: Sequence[float]) -> float:
+    """Return the standard deviation of a run, by the runs' own intervals if they have any."""
+    return max(SMALLEST_NOISE, median(widths) / WIDTH_OF_INTERVAL if widths else 0.0)
 
 
 def squares_of_splits(values: Sequence[float]) -> Dict[int, float]:

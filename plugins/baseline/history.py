@@ -38,6 +38,7 @@ from ipubench.plugins.baseline.trends import (
     less_likely,
     names_of_cases,
     trends_of,
+    undecided_text,
 )
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.host_process import short_revision
@@ -213,7 +214,8 @@ def trend_overview(trends: Sequence[Tuple[Trend, Sequence[Change]]]) -> Iterator
         for (trend, changes), configuration in zip(entries, which):
             start = changes[-1].run if changes else 0
             level = median([point.throughput for point in trend.points[start:]])
-            last = "-"
+            needed = trend.runs_needed(changes)
+            last = f"needs about {needed} runs" if needed else "-"
             if changes:
                 point = trend.points[start]
                 change = percent(changes[-1].change, sign=True)
@@ -223,6 +225,8 @@ def trend_overview(trends: Sequence[Tuple[Trend, Sequence[Change]]]) -> Iterator
             runs = str(len(trend.points))
             rows.append((name, runs, short_number(level), trend.unit, last))
         yield from table(rows, terminal_width())
+    if any(trend.runs_needed(changes) and not changes for trend, changes in trends):
+        yield "needs about N runs: these are too few to say whether the level changed"
 
 
 def chance_text(chance: float) -> str:
@@ -259,3 +263,6 @@ def trend_details(trend: Trend, changes: Sequence[Change]) -> Iterator[str]:
         size = f"{percent(change.change, sign=True)} ({interval_text(change.low, change.high)})"
         sure = f"{chance_text(change.sure)} sure that it began with this run"
         yield f"  {point.revision or when(point.time)}: {size}, {sure}"
+    needed = trend.runs_needed(changes)
+    if needed:
+        yield f"  {undecided_text(needed)}"

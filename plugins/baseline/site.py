@@ -34,6 +34,7 @@ from ipubench.plugins.baseline.trends import (
     levels,
     names_of_cases,
     trends_of,
+    undecided_text,
 )
 from ipubench.plugins.record.text import (
     complain,
@@ -147,6 +148,7 @@ def _index(found: Sequence[Marked], runs: int, commits: str) -> str:
     values = {
         "facts_of_site": facts,
         "events": events[:MOST_EVENTS],
+        "undecided": sum(bool(row["undecided"]) for row in rows),
         "more": max(0, len(events) - MOST_EVENTS),
         "filters": [
             {"key": key, "label": label, "values": list(filter(None, choices))}
@@ -160,7 +162,8 @@ def _index(found: Sequence[Marked], runs: int, commits: str) -> str:
         "columns": [
             column
             for column in COLUMNS
-            if any(row[column[1]] for row in rows) and (column[1] != "machine" or machines[1:])
+            if any(row[column[1]] or (column[1] == "change" and row["undecided"]) for row in rows)
+            and (column[1] != "machine" or machines[1:])
         ],
         "rows": rows,
         "data": {"rows": [{key: row[key] for key in FILTERED} for row in rows]},
@@ -187,6 +190,7 @@ def _row(trend: Trend, changes: Sequence[Change], names: Mapping[str, str]) -> D
         "level": rate_text(level),
         "unit": trend.unit,
         **_change_fields(change),
+        "undecided": undecided_text(trend.runs_needed(changes)),
         "changed": "" if moment is None else f"{moment.revision} {when(moment.time)}".strip(),
         "sorted_by": {
             "name": name,
@@ -253,6 +257,7 @@ def _case(nodeid: str, ours: Sequence[Marked], commits: str) -> str:
                     for column in POINT_COLUMNS
                     if any(_filled(point, column[1]) for point in points)
                 ],
+                "undecided": undecided_text(trend.runs_needed(changes)),
                 "points": points,
                 "levels": levels(trend, changes),
             }

@@ -7,7 +7,7 @@ import math
 from statistics import median
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from ipubench.plugins.baseline.change_points import Change, changes_of
+from ipubench.plugins.baseline.change_points import Change, changes_of, runs_needed
 from ipubench.plugins.baseline.entries import Key, grouped, key_of
 from ipubench.plugins.gate.shown_throughput import throughput_of
 from ipubench.plugins.record.host_process import short_revision
@@ -45,9 +45,17 @@ class Trend:
 
     def changes(self) -> List[Change]:
         """Return the changes of level, oldest first. Raises ChangesUnavailable."""
+        return changes_of(*self._logarithms())
+
+    def runs_needed(self, changes: Sequence[Change]) -> int:
+        """Return about how many runs would show whether its level changed; 0 if these do."""
+        return runs_needed(*self._logarithms(), changes[-1].run if changes else 0)
+
+    def _logarithms(self) -> Tuple[List[float], List[float]]:
+        """Return the runs, and half of the interval of those that have one."""
         known = [(one.low, one.high) for one in self.points if one.low and one.high]
         widths = [math.log(high / low) / 2 for low, high in known]
-        return changes_of([math.log(point.throughput) for point in self.points], widths)
+        return [math.log(point.throughput) for point in self.points], widths
 
 
 def trends_of(benchmarks: Sequence[Benchmark]) -> List[Trend]:
@@ -97,6 +105,11 @@ def less_likely(changes: Sequence[Change]) -> Dict[int, float]:
     }
 
 
+def undecided_text(needed: int) -> str:
+    """Return what a trend with too few runs shows instead of a change, or ''."""
+    return f"too few runs to say; about {needed} are needed" if needed else ""
+
+
 def as_dict(trend: Trend, changes: Sequence[Change]) -> Facts:
     """Return a trend as JSON values."""
     return {
@@ -105,6 +118,7 @@ def as_dict(trend: Trend, changes: Sequence[Change]) -> Facts:
         "machine": trend.key.fingerprint,
         "unit": trend.unit,
         "runs": [dataclasses.asdict(point) for point in trend.points],
+        "runs_needed": trend.runs_needed(changes),
         "changes": [
             {
                 "run": one.run,

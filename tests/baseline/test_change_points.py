@@ -16,6 +16,7 @@ from ipubench.plugins.baseline.change_points import (
     changes_of,
     noise,
     proven_changes,
+    runs_needed,
 )
 
 
@@ -98,6 +99,42 @@ def test_a_change_that_the_runs_own_intervals_explain_is_left_out(
 ) -> None:
     values = series([100, 90], 8, 0.01)
     assert found_in(values, [width] * 16) == found
+
+
+@pytest.mark.parametrize("slow", [1, 2, 3])
+def test_five_runs_with_half_the_speed_at_the_end_need_a_sixth(slow: int) -> None:
+    values = series([100], 5 - slow, 0.01) + series([50], slow, 0.01)
+    assert found_in(values) == []
+    assert runs_needed(values, (), 0) == 6
+
+
+def test_a_newest_run_far_from_its_level_needs_another_like_it() -> None:
+    values = [*series([100], 12, 0.01), math.log(50)]
+    assert found_in(values) == [] and runs_needed(values, (), 0) == 14
+    assert found_in([*values, math.log(50)]) == [12]
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_equal_runs_are_too_few_before_the_sixth(count: int) -> None:
+    assert runs_needed(series([100], count, 0.01), (), 0) == 6
+
+
+def test_as_many_runs_as_are_needed_prove_the_change() -> None:
+    """A step of twice the noise, for example by the runs' own intervals."""
+    widths, level = [0.4] * 40, math.log(0.5)
+    needed = runs_needed([0.0] * 4 + [level] * 2, widths, 0)
+    assert 6 < needed < 20
+    assert found_in([0.0] * 4 + [level] * (needed - 4), widths) == [4]
+    assert found_in([0.0] * 4 + [level] * (needed - 5), widths) == []
+
+
+def test_a_trend_with_enough_runs_needs_no_more() -> None:
+    needed = [runs_needed(series([100], 30, 0.01, seed), (), 0) for seed in range(60)]
+    assert sum(map(bool, needed)) <= 2
+    assert runs_needed(series([100, 50], 3, 0.01), (), 0) == 0  # these prove it
+    assert runs_needed(series([100, 50], 8, 0.01), (), 8) == 0  # it is marked
+    # A step of which no number of runs makes a change: one level has too few.
+    assert runs_needed([0.0, 0.0, 0.1, 0.1], [9.0] * 4, 0) == 6
 
 
 def test_a_change_that_is_left_out_leaves_the_others() -> None:

@@ -161,7 +161,11 @@ def test_the_trend_of_a_case_marks_its_change(kept: Shell) -> None:
     assert change["sure"] > 0.95 and change["likely"][0]["revision"] == "0000006"
     assert len(trend["runs"]) == 12
     assert kept("history").assert_code(0).line("bench_x[a]").split()[-2] == "0000006"
-    assert len(kept.json("history", "--last=5")[0]["runs"]) == 5
+    assert trend["runs_needed"] == 0
+    few, _ = kept.json("history", "--last=5")
+    assert len(few["runs"]) == 5 and few["runs_needed"] == 6
+    assert kept("history", "--last=5").line("bench_x[a]").split()[-2:] == ["6", "runs"]
+    kept("history", "bench_x[a]", "--last=5").assert_code(0).line("about 6 are needed")
     kept("history", "zzz").assert_code(4).line("'zzz'")
 
 
@@ -170,7 +174,7 @@ def test_trends_have_full_names_with_their_configurations(kept: Shell) -> None:
     others = entry("std::sort"), entry("b", config_hash=f"other{8 * '0'}")
     save(kept.folder / history.FOLDER / "machine" / "1.json", document(*others))
     outcome = kept("history", "--last=20").assert_code(0)
-    names = [line.split(" items/s")[0].rsplit(maxsplit=2)[0] for line in outcome.lines[2:]]
+    names = [line.split(" items/s")[0].rsplit(maxsplit=2)[0] for line in outcome.lines[2:6]]
     assert names == [
         "  bench_x[a]",
         "  bench_x[b] h",
