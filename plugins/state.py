@@ -20,12 +20,12 @@ from ipubench.plugins.run.time_spent import TimeSpent, seconds_of_start
 
 if TYPE_CHECKING:
     from ipubench.fixtures.instances.instance import Instance
-    from ipubench.plugins.baseline.comparison import Comparison
-    from ipubench.plugins.baseline.entries import Place
+    from ipubench.plugins.baseline.entries import EntryKey
+    from ipubench.plugins.baseline.stored_baseline import StoredBaseline
     from ipubench.plugins.count.counter import Counter
     from ipubench.plugins.count.state import Counting
-    from ipubench.plugins.elsewhere.against import Against
     from ipubench.plugins.gate.policy_file import Policy
+    from ipubench.plugins.processes.against import Against
     from ipubench.plugins.record.verdict import Verdict
 
 #: Options of a run that compares, counts, or measures cases in more processes.
@@ -70,7 +70,7 @@ class Run(Recording):
     #: What is left of --gate-time.
     gate_time: GateTime = field(default_factory=GateTime)
     #: What the run is compared with, and how much a case may lose.
-    baseline: Optional[Comparison] = None
+    baseline: Optional[StoredBaseline] = None
     against: Optional[Against] = None
     same: str = ""  # why nothing is compared: --against names this environment
     #: The cases that were compared before the first test (plugins/compare/other_side.py).
@@ -85,7 +85,7 @@ class Run(Recording):
     #: The number of this process among the children that count a case.
     child: int = 0
     #: Cases on machines for which the baseline to be saved already has a usable entry.
-    replaceable: Set[Place] = field(default_factory=set)
+    replaceable: Set[EntryKey] = field(default_factory=set)
     interruption: Optional[Interruption] = None
     #: The test in its setup or call.
     item: Optional[pytest.Item] = None

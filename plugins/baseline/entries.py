@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from ipubench.fixtures.case.errors import some_of
 from ipubench.plugins.gate.countable import LEAST_FRESH, disturbance_text, is_clean
-from ipubench.plugins.gate.stored import Rule, judge
+from ipubench.plugins.gate.stored import StoredRule, judge
 from ipubench.plugins.record.host_process import software_changes
 from ipubench.plugins.record.record import (
     THROUGHPUT,
@@ -53,7 +53,7 @@ Name = TypeVar("Name")
 Value = TypeVar("Value")
 
 #: The node id of a case and the fingerprint of a device, '' if unknown.
-Place = Tuple[str, str]
+EntryKey = Tuple[str, str]
 
 
 class Key(NamedTuple):
@@ -70,12 +70,12 @@ def key_of(benchmark: Benchmark) -> Key:
     return Key(benchmark.fullname, record.config_hash, record.device.fingerprint)
 
 
-def place_of(benchmark: Benchmark) -> Place:
+def place_of(benchmark: Benchmark) -> EntryKey:
     """Return the case of an entry and the machine that measured it."""
     return benchmark.fullname, benchmark.record.device.fingerprint
 
 
-def names_of(places: Iterable[Place]) -> Dict[Place, str]:
+def names_of(places: Iterable[EntryKey]) -> Dict[EntryKey, str]:
     """Return a name for each place: its node id, plus the machine if there are several."""
     machines: Dict[str, Set[str]] = {}
     known = list(dict.fromkeys(places))
@@ -228,7 +228,7 @@ def replaced(old: Iterable[Benchmark], new: Sequence[Benchmark]) -> List[Benchma
     Entries with another configuration are replaced too, because the case's definition has changed.
     Other cases and machines keep their entries. A new entry keeps its case's accepted slow-downs.
     """
-    accepted: Dict[Place, List[Accepted]] = {place_of(one): [] for one in new}
+    accepted: Dict[EntryKey, List[Accepted]] = {place_of(one): [] for one in new}
     kept = []
     for one in old:
         if place_of(one) in accepted:
@@ -271,7 +271,7 @@ class Difference:
     verdict: Verdict
 
     @property
-    def place(self) -> Place:
+    def place(self) -> EntryKey:
         """The case and its machine."""
         return self.key.nodeid, self.key.fingerprint
 
@@ -293,7 +293,7 @@ def differences(
     entries = by_case(before)
     stored = [find(entries, *key_of(benchmark)) for benchmark in now]
     thresholds = {} if threshold is None else {THROUGHPUT: threshold}
-    rule = Rule(thresholds, cases=sum(entry is not None for entry in stored))
+    rule = StoredRule(thresholds, cases=sum(entry is not None for entry in stored))
     found = []
     for benchmark, entry in zip(now, stored):
         verdict = Verdict(NEW) if entry is None else judge(benchmark, entry, rule)

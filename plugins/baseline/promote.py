@@ -24,8 +24,8 @@ from ipubench.plugins.baseline.commands import (
 )
 from ipubench.plugins.baseline.entries import (
     MOST_NAMES,
+    EntryKey,
     Key,
-    Place,
     accepting,
     as_promoted,
     by_machine,
@@ -85,7 +85,7 @@ class Decision:
     bad: List[str] = field(default_factory=list)
 
 
-def decide(stored: Report, accepted: Sequence[Acceptance], entries: Set[Place]) -> Decision:
+def decide(stored: Report, accepted: Sequence[Acceptance], entries: Set[EntryKey]) -> Decision:
     """Return what happens to each case on each machine, given its verdict and outcome.
 
     ``entries`` are the usable ones of the baseline.

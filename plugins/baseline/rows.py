@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ipubench.fixtures.case.errors import counted, some_of
 from ipubench.plugins.baseline.case_row import CaseRow
-from ipubench.plugins.baseline.entries import Place, names_of, place_of
+from ipubench.plugins.baseline.entries import EntryKey, names_of, place_of
 from ipubench.plugins.baseline.format import Document
 from ipubench.plugins.baseline.run_facts import (
     BAD,
@@ -93,8 +93,8 @@ class Report:
         return together(self.named_runs)
 
     @cached_property
-    def names(self) -> Dict[Place, str]:
-        """Place -> the case's name."""
+    def names(self) -> Dict[EntryKey, str]:
+        """EntryKey -> the case's name."""
         places = [place for run in self.runs for place in run.places().values()]
         return names_of([*map(place_of, self.benchmarks), *places])
 

@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
 from msgspec.structs import replace
 
 from ipubench.fixtures.case.errors import counted, some_of
-from ipubench.plugins.baseline.entries import Place, Value
+from ipubench.plugins.baseline.entries import EntryKey, Value
 from ipubench.plugins.record.structs import Moment, Part, Profile
 from ipubench.plugins.record.verdict import INCOMPARABLE, UNJUDGED, Verdict
 
@@ -159,11 +159,11 @@ class RunFacts(Part, frozen=True, omit_defaults=False):
             machines=called(self.machines),
         )
 
-    def named(self, names: Mapping[Place, str]) -> RunFacts:
+    def named(self, names: Mapping[EntryKey, str]) -> RunFacts:
         """Return the run with its cases named by their places."""
         return self.called({case: names[place] for case, place in self.places().items()})
 
-    def places(self) -> Dict[str, Place]:
+    def places(self) -> Dict[str, EntryKey]:
         """Return case -> its place: the machine that ran it or should have."""
         known = set(self.machines.values())
         only = known.pop() if len(known) == 1 else ""

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ipubench.fixtures.machine.files import FOLDER
 from ipubench.plugins.baseline import store
 from ipubench.plugins.baseline.entries import (
-    Place,
+    EntryKey,
     key_of,
     measured,
     place_of,
@@ -74,7 +74,7 @@ def _read_folder(folder: Path) -> Report:
             empty.append(lost(str(path), NO_FIRST_LINE))
     if not found:
         raise BaselineError(f"{journals[0]}: {NO_FIRST_LINE}")
-    newest: Dict[Place, Benchmark] = {}
+    newest: Dict[EntryKey, Benchmark] = {}
     for one in found:
         newest.update((place_of(benchmark), benchmark) for benchmark in one.benchmarks)
     runs = superseded([*empty, *(run for one in found for run in one.runs)])

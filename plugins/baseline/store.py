@@ -20,7 +20,7 @@ from ipubench.fixtures.machine.files import (
 )
 from ipubench.fixtures.machine.locks import LockTimeout, locked
 from ipubench.plugins.baseline.entries import (
-    Place,
+    EntryKey,
     complete,
     in_order,
     place_of,
@@ -132,7 +132,7 @@ def entries_in(path: Path) -> List[Benchmark]:
     return list(load_document(path, imports=False).benchmarks) if exists(path) else []
 
 
-def sound_places(path: Path) -> Set[Place]:
+def sound_places(path: Path) -> Set[EntryKey]:
     """Return the cases and machines of usable entries. Raises BaselineError.
 
     A disturbed entry is never used for a verdict, so there is no reason to keep it.

@@ -14,7 +14,6 @@ from pytest import ExitCode
 from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.baseline import store
-from ipubench.plugins.baseline.comparison import Comparison
 from ipubench.plugins.baseline.entries import (
     left_out,
     measured,
@@ -24,6 +23,7 @@ from ipubench.plugins.baseline.entries import (
 )
 from ipubench.plugins.baseline.format import BaselineError, Document
 from ipubench.plugins.baseline.renamed import renamed
+from ipubench.plugins.baseline.stored_baseline import StoredBaseline
 from ipubench.plugins.compare.detectable import (
     Noise,
     noise_of,
@@ -38,7 +38,7 @@ from ipubench.plugins.compare.policy import (
     thresholds_of,
 )
 from ipubench.plugins.gate.countable import LEAST_FRESH, SAVE_AGAIN
-from ipubench.plugins.gate.stored import Rule
+from ipubench.plugins.gate.stored import StoredRule
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.record import is_imported
 from ipubench.plugins.record.verdict import (
@@ -81,7 +81,7 @@ def read_baseline(run: Run) -> None:
         if option.baseline is not None:
             path = store.newest_in(store.baseline_path(option.baseline, config.rootpath))
             names = run.policy.renamed if run.policy is not None else {}
-            run.baseline = Comparison(path, renamed(store.load_all(path), names))
+            run.baseline = StoredBaseline(path, renamed(store.load_all(path), names))
             run.depends["the baseline"] = digest(path)
     except BaselineError as error:
         raise pytest.UsageError(str(error)) from error
@@ -104,7 +104,7 @@ def match_root_folder(run: Run) -> None:
         if len(found) == 1:
             names[old] = found[0]
     if names:
-        run.baseline = Comparison(path, renamed(entries, names))
+        run.baseline = StoredBaseline(path, renamed(entries, names))
 
 
 def restore_case(run: Run, item: pytest.Item) -> None:
@@ -174,11 +174,11 @@ def too_few(run: Run, nodeid: str) -> str:
     return f"--gate-time left time for {found} of {processes}"
 
 
-def rule_of(run: Run, item: pytest.Item) -> Rule:
+def rule_of(run: Run, item: pytest.Item) -> StoredRule:
     """Return the rule for a case; all cases of the run share the false-alarm rate."""
     cases = len(run.baseline.stored & set(run.order)) if run.baseline is not None else 0
     cap, keys = options_of(run.config).gate_cap, compared_extra_info(run.policy)
-    return Rule(thresholds_of(run.policy, item), cases, cap, keys)
+    return StoredRule(thresholds_of(run.policy, item), cases, cap, keys)
 
 
 def missing_cases(run: Run) -> List[str]:

@@ -9,7 +9,7 @@ import pytest
 from ipubench.fixtures.case.errors import CaseError, counted, some_of
 from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.baseline.renamed import name_now
-from ipubench.plugins.elsewhere.collecting import collect
+from ipubench.plugins.processes.collecting import collect
 from ipubench.plugins.record.verdict import INCOMPARABLE, Verdict
 from ipubench.plugins.run.lines import VerdictLine
 from ipubench.plugins.selection.selected import case_of

@@ -24,8 +24,8 @@ from ipubench.plugins.count import judge, ways
 from ipubench.plugins.count.judge import Judgement
 from ipubench.plugins.count.process import NO_SUCH_CASE, CountingProcess
 from ipubench.plugins.count.state import Counting, alone, counts
-from ipubench.plugins.elsewhere.remote_case import PAUSE_SECONDS
 from ipubench.plugins.gate.decision import Need
+from ipubench.plugins.processes.remote_case import PAUSE_SECONDS
 from ipubench.plugins.record.counts import Counts
 from ipubench.plugins.record.differences import differences
 from ipubench.plugins.record.record import INSTRUCTIONS

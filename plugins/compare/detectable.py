@@ -12,7 +12,7 @@ from ipubench.plugins.gate.countable import (
     is_clean,
     too_disturbed,
 )
-from ipubench.plugins.gate.stored import DETECTABLE_CHANGE, Rule, least_slowdown
+from ipubench.plugins.gate.stored import DETECTABLE_CHANGE, StoredRule, least_slowdown
 from ipubench.plugins.record.record import THROUGHPUT, processes_of
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.text import percent
@@ -33,7 +33,7 @@ class Noise(NamedTuple):
     name: str
 
 
-def noise_of(entry: Benchmark, rule: Rule) -> Optional[Noise]:
+def noise_of(entry: Benchmark, rule: StoredRule) -> Optional[Noise]:
     """Return the noise of a baseline's entry; None if its throughput is not judged."""
     least = least_slowdown(entry, rule)
     if least is None:
@@ -71,7 +71,7 @@ def what_it_finds(entries: Sequence[Benchmark], cap: int) -> List[str]:
 
     ``cap``: the most fresh processes of a comparison.
     """
-    rule = Rule({THROUGHPUT: USUAL_GATE}, len(entries), cap)
+    rule = StoredRule({THROUGHPUT: USUAL_GATE}, len(entries), cap)
     found = [one for one in (noise_of(entry, rule) for entry in entries) if one is not None]
     good = [one for one in found if one.least <= one.goal]
     noisy = sorted((one for one in found if one.least > one.goal), reverse=True)

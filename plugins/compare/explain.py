@@ -19,8 +19,8 @@ from ipubench.plugins.command_line.arguments import folder_above
 from ipubench.plugins.compare import counting
 from ipubench.plugins.compare.operations import Operations, grown, operations_in
 from ipubench.plugins.compare.policy import has_gate
-from ipubench.plugins.elsewhere.place import HERE, Place
-from ipubench.plugins.elsewhere.remote_case import RemoteCase, known_reason
+from ipubench.plugins.processes.place import HERE, Place
+from ipubench.plugins.processes.remote_case import RemoteCase, known_reason
 from ipubench.plugins.record.structs import Profile
 from ipubench.plugins.record.verdict import REGRESSED
 from ipubench.plugins.run.lines import ProfileLine

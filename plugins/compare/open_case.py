@@ -9,14 +9,14 @@ import pytest
 from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.compare.baseline import processes_wanted, rule_of
 from ipubench.plugins.compare.policy import compared_extra_info, thresholds_of
-from ipubench.plugins.elsewhere.alternating import why_not_alternating
-from ipubench.plugins.elsewhere.remote_case import NO_SUCH_CASE, FreshError, why_not_there
 from ipubench.plugins.gate.countable import LEAST_FRESH
 from ipubench.plugins.gate.decision import Decision, Need
 from ipubench.plugins.gate.pairs import PairRule, conclude_pairs, decide_pairs
 from ipubench.plugins.gate.saving import saving_need
 from ipubench.plugins.gate.sides import Sides
 from ipubench.plugins.gate.stored import conclude_stored, decide_stored
+from ipubench.plugins.processes.pair import why_not_alternating
+from ipubench.plugins.processes.remote_case import NO_SUCH_CASE, FreshError, why_not_there
 from ipubench.plugins.record.record import THROUGHPUT, was_disturbed, with_processes
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.verdict import INCOMPARABLE, NEW, Verdict

@@ -25,11 +25,11 @@ from ipubench.plugins.compare.loop import settle
 from ipubench.plugins.compare.open_case import OpenCase
 from ipubench.plugins.compare.policy import has_gate
 from ipubench.plugins.compare.runner import ProcessRunner
-from ipubench.plugins.elsewhere.against import Against
-from ipubench.plugins.elsewhere.place import find, find_revision, python_of
-from ipubench.plugins.elsewhere.revision import PREFIX, is_this_checkout
 from ipubench.plugins.gate.pairs import looks
 from ipubench.plugins.gate.sides import LEAST_PAIRS
+from ipubench.plugins.processes.against import Against
+from ipubench.plugins.processes.place import find, find_revision, python_of
+from ipubench.plugins.processes.revision import PREFIX, is_this_checkout
 from ipubench.plugins.record.verdict import EXIT_UNDECIDED, NEW, Verdict
 from ipubench.plugins.run.progress import rough_duration
 from ipubench.plugins.selection.selected import case_of

@@ -13,7 +13,9 @@ from typing import Dict, Iterator, List, Optional, Sequence
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.instances.failures import InstanceError
 from ipubench.plugins.compare.open_case import OpenCase
-from ipubench.plugins.elsewhere.alternating import (
+from ipubench.plugins.gate.pairs import pairs_left
+from ipubench.plugins.gate.sides import Sides, here_is_next, pairs_of, seconds_wanted
+from ipubench.plugins.processes.pair import (
     HERE,
     LEFT_OUT,
     OTHER_CHECKOUT,
@@ -25,17 +27,15 @@ from ipubench.plugins.elsewhere.alternating import (
     steps_of,
     why_failed,
 )
-from ipubench.plugins.elsewhere.place import HERE as THIS_PLACE
-from ipubench.plugins.elsewhere.place import Place
-from ipubench.plugins.elsewhere.remote_case import (
+from ipubench.plugins.processes.place import HERE as THIS_PLACE
+from ipubench.plugins.processes.place import Place
+from ipubench.plugins.processes.remote_case import (
     NO_SUCH_CASE,
     FreshError,
     RemoteCase,
     more_tests,
     tests_not_found,
 )
-from ipubench.plugins.gate.pairs import pairs_left
-from ipubench.plugins.gate.sides import Sides, here_is_next, pairs_of, seconds_wanted
 from ipubench.plugins.record.record import THROUGHPUT
 from ipubench.plugins.record.text import percent, rate_text
 from ipubench.plugins.run.lines import CaseLine, PairLine

@@ -9,10 +9,10 @@ from typing import Mapping, Sequence
 from ipubench.fixtures.case.errors import counted
 from ipubench.plugins.compare.open_case import OpenCase
 from ipubench.plugins.compare.pair_runner import PairRunner
-from ipubench.plugins.elsewhere.remote_case import RemoteCase
 from ipubench.plugins.gate.decision import Need
 from ipubench.plugins.gate.pairs import outlook
 from ipubench.plugins.measure.base import state_of
+from ipubench.plugins.processes.remote_case import RemoteCase
 from ipubench.plugins.record.record import was_disturbed
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.text import rate_text

@@ -17,8 +17,8 @@ from ipubench.plugins.command_line.arguments import LONG
 from ipubench.plugins.count import callgrind, launch
 from ipubench.plugins.count.calls import MOST_SECONDS
 from ipubench.plugins.count.counter import CALLGRIND
-from ipubench.plugins.elsewhere.place import HERE, Place
-from ipubench.plugins.elsewhere.remote_case import Outcome, RemoteCase, more_tests, tests_not_found
+from ipubench.plugins.processes.place import HERE, Place
+from ipubench.plugins.processes.remote_case import Outcome, RemoteCase, more_tests, tests_not_found
 from ipubench.plugins.record.structs import CountedCase
 from ipubench.plugins.run.lines import CountLine, lines_in
 from ipubench.plugins.run.results import Recording, SessionResults

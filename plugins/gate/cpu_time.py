@@ -14,10 +14,10 @@ from __future__ import annotations
 from statistics import fmean, median
 from typing import List, Optional, Sequence
 
-from ipubench.plugins.gate.adjacent import AdjacentRounds, equally_disturbed
 from ipubench.plugins.gate.countable import LEAST_FRESH, is_clean
 from ipubench.plugins.gate.inference import Effect, decide, effect
 from ipubench.plugins.gate.metric_verdict import log_seconds
+from ipubench.plugins.gate.rounds import AdjacentRounds, equally_disturbed
 from ipubench.plugins.record.structs import Process
 from ipubench.plugins.record.verdict import IMPROVED, PASS, REGRESSED
 

@@ -1,7 +1,7 @@
 """Compares two environments by pairs of processes. Pure functions.
 
 A pair is the difference of the costs (logarithms of seconds per item, or of another lower-is-better
-metric) of two processes that alternate, round by round if they can (plugins/gate/adjacent.py), so
+metric) of two processes that alternate, round by round if they can (plugins/gate/rounds.py), so
 the machine's drift affects both. The side that goes first alternates, and the effect of going first
 cancels: the estimate is the mean of both orders' means, and the variance is pooled within the
 orders (the two-period crossover design; Hills and Armitage, The two-period cross-over clinical

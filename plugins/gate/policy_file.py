@@ -43,7 +43,7 @@ class PolicyError(Exception):
 
 
 @dataclass(frozen=True)
-class Rule:
+class PolicyEntry:
     """One entry of a policy: a threshold per metric (None: not judged), or ignore everything."""
 
     thresholds: Dict[str, Optional[float]] = field(default_factory=dict)
@@ -55,8 +55,8 @@ class Policy:
     """The thresholds of a run, from a file, from ``--gate``, or from both."""
 
     name: str = FILE_NAME
-    default: Rule = field(default_factory=Rule)
-    cases: Tuple[Tuple[str, Rule], ...] = ()
+    default: PolicyEntry = field(default_factory=PolicyEntry)
+    cases: Tuple[Tuple[str, PolicyEntry], ...] = ()
     gate: GateLimits = NO_LIMITS
     #: The default threshold of instructions; None: they are not counted.
     instructions: Optional[float] = None
@@ -82,7 +82,12 @@ class Policy:
         """
         given = {name: value for name, value in self.gate._asdict().items() if value is not None}
         usual = {} if self.instructions is None else {INSTRUCTIONS: self.instructions}
-        rules = [Rule(dict(usual)), self.default, Rule(dict(given)), Rule(dict(markers))]
+        rules = [
+            PolicyEntry(dict(usual)),
+            self.default,
+            PolicyEntry(dict(given)),
+            PolicyEntry(dict(markers)),
+        ]
         rules += [rule for pattern, rule in self.cases if matches(pattern, nodeid)]
         thresholds: Dict[str, Optional[float]] = {}
         for rule in rules:
@@ -113,7 +118,7 @@ class _Reader:
             if key not in KEYS:
                 problem = f"{shortened(key)} is not a key of a policy"
                 raise self._fields.error(root.lines[key], problem, key, KEYS)
-        default = self._rule(found["default"], "default") if "default" in found else Rule()
+        default = self._rule(found["default"], "default") if "default" in found else PolicyEntry()
         patterns: Dict[str, Value] = {}
         if "cases" in found:
             patterns = self._fields.mapping(found["cases"], "cases", "patterns")
@@ -147,9 +152,9 @@ class _Reader:
             raise self._fields.error(value.line, problem)
         return tuple(self._fields.text(one, "a key of extra_info") for one in value.data)
 
-    def _rule(self, value: Value, where: str) -> Rule:
+    def _rule(self, value: Value, where: str) -> PolicyEntry:
         if value.data == IGNORE:
-            return Rule(ignore=True)
+            return PolicyEntry(ignore=True)
         thresholds: Dict[str, Optional[float]] = {}
         for metric, threshold in self._fields.mapping(value, shortened(where), FORM).items():
             if metric not in METRICS:
@@ -158,7 +163,7 @@ class _Reader:
             thresholds[metric] = self._threshold(threshold, metric)
         if not thresholds:
             raise self._fields.error(value.line, f"{shortened(where)} is empty; write {FORM}")
-        return Rule(thresholds)
+        return PolicyEntry(thresholds)
 
     def _threshold(self, value: Value, metric: str) -> Optional[float]:
         given = value.data

@@ -7,11 +7,11 @@ import statistics
 from dataclasses import dataclass
 from typing import List, NamedTuple, Optional, Sequence
 
-from ipubench.plugins.gate.adjacent import AdjacentRounds
 from ipubench.plugins.gate.countable import is_clean, same_copy
 from ipubench.plugins.gate.cpu_time import change_in_rounds
 from ipubench.plugins.gate.inference import Effect
 from ipubench.plugins.gate.metric_verdict import log_cost
+from ipubench.plugins.gate.rounds import AdjacentRounds
 from ipubench.plugins.record.differences import (
     at_once,
     changed_extra_info,

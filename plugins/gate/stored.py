@@ -97,7 +97,7 @@ LEAST_OF_A_REGRESSION = 2
 
 
 @dataclass(frozen=True)
-class Rule:
+class StoredRule:
     """The thresholds and limits for judging a case."""
 
     thresholds: Mapping[str, float]  # metric -> allowed relative worsening
@@ -142,7 +142,7 @@ class MetricRule:
         return decide(self.effect(now), self.allowed(now), self.detectable_change(now), self.level)
 
 
-def decide_stored(now: Benchmark, before: Benchmark, rule: Rule) -> Decision:
+def decide_stored(now: Benchmark, before: Benchmark, rule: StoredRule) -> Decision:
     """Return the verdict on a benchmark against its baseline, or the need for more processes.
 
     ``now`` holds the processes that have measured it so far, the session's own first.
@@ -155,7 +155,7 @@ def decide_stored(now: Benchmark, before: Benchmark, rule: Rule) -> Decision:
 
 
 def conclude_stored(
-    now: Benchmark, before: Benchmark, rule: Rule, reasons: Sequence[str] = ()
+    now: Benchmark, before: Benchmark, rule: StoredRule, reasons: Sequence[str] = ()
 ) -> Verdict:
     """Return the verdict if no more processes can be measured, for these ``reasons``."""
     found = _comparison(now, before, rule)
@@ -165,7 +165,7 @@ def conclude_stored(
     return found.verdict(reasons)
 
 
-def judge(now: Benchmark, before: Benchmark, rule: Rule) -> Verdict:
+def judge(now: Benchmark, before: Benchmark, rule: StoredRule) -> Verdict:
     """Judge two stored benchmarks: the processes that they hold decide."""
     found = _comparison(now, before, rule)
     if isinstance(found, Verdict):
@@ -174,7 +174,7 @@ def judge(now: Benchmark, before: Benchmark, rule: Rule) -> Verdict:
     return found.verdict()
 
 
-def _comparison(now: Benchmark, before: Benchmark, rule: Rule) -> Union[_Comparison, Verdict]:
+def _comparison(now: Benchmark, before: Benchmark, rule: StoredRule) -> Union[_Comparison, Verdict]:
     """Return the comparison of two benchmarks, or the verdict if they cannot be compared."""
     reasons = differences(now.record, before.record) + changed_settings(now, before)
     reasons += changed_extra_info(now, before, rule.extra_info)
@@ -187,7 +187,7 @@ def _comparison(now: Benchmark, before: Benchmark, rule: Rule) -> Union[_Compari
     return _Comparison(now, before, rule)
 
 
-def least_slowdown(before: Benchmark, rule: Rule) -> Optional[float]:
+def least_slowdown(before: Benchmark, rule: StoredRule) -> Optional[float]:
     """Return the slow-down that most comparisons with a baseline find, as a fraction.
 
     It depends on how much the baseline's processes differ and on the cap. None if throughput is not
@@ -224,7 +224,7 @@ def _unjudged(kind: str, now: Benchmark, before: Benchmark, reasons: Sequence[st
 class _Comparison:
     """Compares one case with its baseline."""
 
-    def __init__(self, now: Benchmark, before: Benchmark, rule: Rule) -> None:
+    def __init__(self, now: Benchmark, before: Benchmark, rule: StoredRule) -> None:
         self.rule = rule
         self.benchmarks = now, before
         self.record = now.record

@@ -30,7 +30,7 @@ from ipubench.plugins.selection.selected import case_of
 from ipubench.plugins.state import Flags, run_of
 
 if TYPE_CHECKING:
-    from ipubench.plugins.elsewhere.remote_case import Outcome
+    from ipubench.plugins.processes.remote_case import Outcome
 
 
 def flags_of(item: pytest.Item) -> Optional[Flags]:
@@ -101,7 +101,7 @@ def _measure(item: pytest.Function) -> None:
     # The cases of this process have added their flags to the environment.
     variables = {TF_FLAGS: run.exported_flags}
     with _results_folder(item) as folder, run.bounds.lifted():
-        from ipubench.plugins.elsewhere.remote_case import RemoteCase
+        from ipubench.plugins.processes.remote_case import RemoteCase
 
         case = RemoteCase(run, item.nodeid, arguments=arguments, variables=variables)
         ended = case.run(folder)  # without a time limit, as here

@@ -115,9 +115,9 @@ class Measuring:
 
     def by_pytest_benchmark(self, benchmark: Recorded, run: Callable[[], Any]) -> Any:
         """Measure and record by pytest-benchmark; return what ``run`` returns."""
-        from ipubench.plugins.measure.alternating import AlternatingMeter
+        from ipubench.plugins.measure.served import ServedMeter
 
-        if isinstance(self.meter, AlternatingMeter):
+        if isinstance(self.meter, ServedMeter):
             if benchmark.repeatable is not None:
                 return self._by_meter(benchmark.repeatable)
             self.meter.refuse(AS_THE_TEST_SAYS)

@@ -16,15 +16,15 @@ def meter_of(case_run: CaseRun, peaks: Callable[[], Peaks]) -> StepMeter:
     """Return the meter that this session uses for a case."""
     config, instance = case_run.item.config, case_run.run.instance
     if instance is not None and instance.alternates:
-        from ipubench.plugins.measure.alternating import AlternatingMeter
+        from ipubench.plugins.measure.served import ServedMeter
 
-        return AlternatingMeter(case_run, peaks(), instance)
+        return ServedMeter(case_run, peaks(), instance)
     if instance is not None:
         from ipubench.plugins.measure.instance import InstanceMeter
 
         return InstanceMeter(case_run, instance)
     if options_of(config).counting is not None:
-        from ipubench.plugins.measure.counting import CountMeter
+        from ipubench.plugins.measure.count_meters import CountMeter
 
         return CountMeter(case_run)
     if options_of(config).profile is not None:
@@ -35,7 +35,7 @@ def meter_of(case_run: CaseRun, peaks: Callable[[], Peaks]) -> StepMeter:
         return SettledMeter(case_run)
     counting = case_run.run.counting
     if counting is not None and counting.alone:
-        from ipubench.plugins.measure.counting import OnceMeter
+        from ipubench.plugins.measure.count_meters import OnceMeter
 
         return OnceMeter(case_run)
     return Meter(case_run, peaks())

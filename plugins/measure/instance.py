@@ -68,7 +68,7 @@ def direct_instances(run: Run) -> None:
 
 def instance_command(run: Run, nodeid: str, address: str, cache_dir: Path) -> List[str]:
     """Return the command that runs one case as an instance of the run at an address."""
-    from ipubench.plugins.elsewhere.remote_case import RemoteCase
+    from ipubench.plugins.processes.remote_case import RemoteCase
 
     own = run.selection.folders.get(nodeid, "")
     case = RemoteCase(run, nodeid, arguments=inspection_arguments(run.config, own))

@@ -9,7 +9,7 @@ One JSON-lines file per run under the results folder. Line types:
 - ``fresh``: a measurement of the case in a fresh process;
 - ``pair``: a measurement of the case here and in another environment or revision, which side was
   first, whether no other case ran in these processes, and the rounds of both if they alternated
-  (plugins/gate/adjacent.py);
+  (plugins/gate/rounds.py);
 - ``count``: a count of the case's instructions by one process;
 - ``verdict``: the gate's verdict on a case;
 - ``resume``: a later run continues here: its process, its circumstances, the cases that it keeps,

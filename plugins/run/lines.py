@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Iterable, List, Mapping, NamedTuple, Optional, Sequence, Union
 
 from ipubench.fixtures.case.untrusted import typed
-from ipubench.plugins.gate.adjacent import AdjacentRounds
+from ipubench.plugins.gate.rounds import AdjacentRounds
 from ipubench.plugins.record.files import each_json_line
 from ipubench.plugins.record.structs import (
     Amount,

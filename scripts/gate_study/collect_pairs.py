@@ -26,9 +26,9 @@ from ipubench.fixtures.devices.lease import lease
 from ipubench.fixtures.instances.controller import Instances
 from ipubench.fixtures.instances.failures import InstanceError
 from ipubench.fixtures.instances.plan import single_process
-from ipubench.plugins.elsewhere.alternating import HERE, THERE, TwoProcesses
-from ipubench.plugins.elsewhere.remote_case import child_environment
-from ipubench.plugins.gate.adjacent import AdjacentRounds
+from ipubench.plugins.gate.rounds import AdjacentRounds
+from ipubench.plugins.processes.pair import HERE, THERE, TwoProcesses
+from ipubench.plugins.processes.remote_case import child_environment
 from ipubench.plugins.record.text import Parser, duration
 from scripts.gate_study.collect import (
     CASES,

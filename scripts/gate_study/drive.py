@@ -7,7 +7,7 @@ from typing import Callable, Optional
 from msgspec.structs import replace
 
 from ipubench.plugins.gate.decision import TIME_OVER, Need
-from ipubench.plugins.gate.stored import Rule, conclude_stored, decide_stored
+from ipubench.plugins.gate.stored import StoredRule, conclude_stored, decide_stored
 from ipubench.plugins.record.record import processes_of, sample_of, with_record
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.verdict import Verdict
@@ -16,7 +16,7 @@ from ipubench.plugins.record.verdict import Verdict
 Measure = Callable[[int], Optional[Benchmark]]
 
 
-def judged(now: Benchmark, before: Benchmark, rule: Rule, measure: Measure) -> Verdict:
+def judged(now: Benchmark, before: Benchmark, rule: StoredRule, measure: Measure) -> Verdict:
     """Return the verdict on a benchmark; fresh processes measure as long as the gate needs them."""
     number = 0
     while True:

@@ -1,6 +1,6 @@
 """One process of a pair in the gate study's pool: runs the commands of collect_pairs.py.
 
-The commands are those of plugins/measure/alternating.py and four more: ``case`` returns the name of
+The commands are those of plugins/measure/served.py and four more: ``case`` returns the name of
 the next case; ``build`` may run in both processes at a time; ``level``, with a share of extra work,
 precedes the rounds of that level; ``close`` ends the case without a record.
 """
@@ -14,8 +14,8 @@ from typing import Callable
 from ipubench.fixtures.instances.instance import Instance
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure import rounds
-from ipubench.plugins.measure.alternating import Commands, why_unfit
 from ipubench.plugins.measure.base import BatchFacts, CaseRun, StepMeter
+from ipubench.plugins.measure.served import Commands, why_unfit
 from ipubench.plugins.record import pytest_benchmark_adapter
 from scripts.gate_study.extra_work import ExtraWork
 

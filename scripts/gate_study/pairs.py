@@ -16,8 +16,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import msgspec
 
-from ipubench.plugins.gate.adjacent import AdjacentRounds
 from ipubench.plugins.gate.pairs import PairRule, kind_of, looks, too_disturbed
+from ipubench.plugins.gate.rounds import AdjacentRounds
 from ipubench.plugins.gate.sides import Pair, can_compare, here_is_next, paired_effect
 from ipubench.plugins.record.record import THROUGHPUT
 from ipubench.plugins.record.text import Parser

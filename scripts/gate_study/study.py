@@ -203,7 +203,7 @@ class Study:
         self.benchmarks = {
             level: [benchmark_of(line, level) for line in lines] for level in SLOWDOWNS
         }
-        self.rule = gate.Rule({THROUGHPUT: setting.threshold}, setting.cases, setting.cap)
+        self.rule = gate.StoredRule({THROUGHPUT: setting.threshold}, setting.cases, setting.cap)
 
     def run(
         self,

@@ -115,7 +115,7 @@ def check_that_it_is_refused_or_serves(path: Path) -> None:
     except BaselineError as error:
         assert str(path) in str(error)
         return
-    rule = gate.Rule({THROUGHPUT: 0.05, **dict.fromkeys(SCALARS, 0.1)})
+    rule = gate.StoredRule({THROUGHPUT: 0.05, **dict.fromkeys(SCALARS, 0.1)})
     found = differences(loaded, loaded, 0.05)
     report = read_run(path)
     report.judge({one.key.nodeid: one.verdict for one in found}, "main", "gate 5.0%")

@@ -15,7 +15,7 @@ import ipubench
 from ipubench.plugins.baseline.entries import differences as compared
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.store import load_all, newest_in, save
-from ipubench.plugins.gate.stored import Rule, judge
+from ipubench.plugins.gate.stored import StoredRule, judge
 from ipubench.plugins.record.differences import differences
 from ipubench.plugins.record.host_process import software_changes
 from ipubench.plugins.record.record import is_imported, processes_of, with_processes
@@ -92,7 +92,7 @@ def test_a_record_of_ours_in_such_a_file_stays(tmp_path: Path) -> None:
 @pytest.mark.parametrize("times, kind", [(1.0, "pass"), (2.0, "regressed"), (0.5, "improved")])
 def test_a_gate_judges_by_the_one_process(times: float, kind: str) -> None:
     before = load(FILE)[SPLIT]
-    verdict = judge(now(times, before), before, Rule({"throughput": 0.1}, 3))
+    verdict = judge(now(times, before), before, StoredRule({"throughput": 0.1}, 3))
     # Of ours, the fresh ones decide.
     assert (verdict.kind, verdict.processes, verdict.processes_before) == (kind, 4, 1)
     assert verdict.change == pytest.approx(1 / times - 1)

@@ -67,7 +67,7 @@ READERS: Dict[str, str] = {
     "plugins/count/calls.py": "files of the kernel",
     "plugins/compare/operations.py": "traces that this run wrote",
     "plugins/fleet/facts.py": "a file of the kernel",
-    "plugins/elsewhere/place.py": "output of the user's interpreter",
+    "plugins/processes/place.py": "output of the user's interpreter",
     "plugins/record/pytest_benchmark_adapter.py": "a value of this process",
     "plugins/report/published.py": "our own table",
     "plugins/run/time_spent.py": "a file of the kernel",

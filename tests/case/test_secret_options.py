@@ -13,7 +13,7 @@ from ipubench.fixtures.case.cases import CaseSet
 from ipubench.fixtures.case.masking import mask_text, remember, secrets_in
 from ipubench.fixtures.case.options import option, secrets_of
 from ipubench.fixtures.runtimes.model_cache import options_of
-from ipubench.plugins.elsewhere import revision
+from ipubench.plugins.processes import revision
 from ipubench.plugins.selection.expand import expand
 from tests.support import instances
 from tests.support.fake_cases import Fake

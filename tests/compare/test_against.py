@@ -7,7 +7,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from ipubench.plugins.elsewhere.place import Place
+from ipubench.plugins.processes.place import Place
 from tests.support.harness import Project, SuiteServer
 
 # Runs the suite many times, so Python 3.8 skips it (make test38).

@@ -11,7 +11,7 @@ from typing import List
 
 import pytest
 
-from ipubench.plugins.elsewhere.revision import find_commit, is_this_checkout
+from ipubench.plugins.processes.revision import find_commit, is_this_checkout
 from tests.run.test_interruption import is_running
 from tests.support.harness import ROOT, SuiteServer, start_pytest
 from tests.support.process_starter import NO_SUITE
@@ -113,7 +113,7 @@ def test_a_revision_without_alternation_is_measured_in_processes(
 ) -> None:
     repository.replace("fixtures/instances/protocol.py", "\nALTERNATING = 4\n", "\n")
     for name, known in (("alternating", "!="), ("place", "int =")):
-        file = f"plugins/elsewhere/{name}.py"
+        file = f"plugins/processes/{name}.py"
         repository.replace(file, "import ALTERNATING\n", "import CLOSE\n")
         repository.replace(file, f"{known} ALTERNATING", f"{known} 7")
     repository.commit("older")

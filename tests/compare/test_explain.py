@@ -13,7 +13,7 @@ import pytest
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.options import CaseConfig
 from ipubench.plugins.compare import explain
-from ipubench.plugins.elsewhere.remote_case import Outcome, RemoteCase
+from ipubench.plugins.processes.remote_case import Outcome, RemoteCase
 from tests.support.command_line import given_options
 from tests.support.harness import Project, SuiteServer
 

@@ -12,9 +12,9 @@ from typing import Any, Dict, List, Optional
 import pytest
 from msgspec import to_builtins
 
-from ipubench.plugins.elsewhere.alternating import HERE, THERE
-from ipubench.plugins.gate.adjacent import AdjacentRounds, Side
 from ipubench.plugins.gate.pairs import MOST_DISTURBED
+from ipubench.plugins.gate.rounds import AdjacentRounds, Side
+from ipubench.plugins.processes.pair import HERE, THERE
 from ipubench.plugins.record.verdict import INCONCLUSIVE, REGRESSED
 from scripts.gate_study import pairs
 from scripts.gate_study.collect_pairs import PoolPair

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipubench.plugins.gate.adjacent import AdjacentRounds, Side
 from ipubench.plugins.gate.decision import Need
 from ipubench.plugins.gate.inference import Effect, decide
 from ipubench.plugins.gate.metric_verdict import MetricVerdict
@@ -26,6 +25,7 @@ from ipubench.plugins.gate.pairs import (
     not_judged,
     too_disturbed,
 )
+from ipubench.plugins.gate.rounds import AdjacentRounds, Side
 from ipubench.plugins.gate.sides import (
     Pair,
     Sides,

@@ -14,7 +14,7 @@ from ipubench.plugins.gate import stored as gate
 from ipubench.plugins.gate.decision import TIME_OVER
 from ipubench.plugins.gate.inference import noise_floor
 from ipubench.plugins.gate.metric_verdict import CANARY_SHARE, left_out
-from ipubench.plugins.gate.stored import Rule
+from ipubench.plugins.gate.stored import StoredRule
 from ipubench.plugins.record.record import THROUGHPUT, with_processes
 from ipubench.plugins.record.structs import Benchmark, Contention
 from ipubench.plugins.record.verdict import (
@@ -64,7 +64,7 @@ def processes(seconds: Sequence[float], asked: List[int]) -> Callable[[int], Ben
 
 def compare(now: Benchmark, before: Benchmark, threshold: float) -> Verdict:
     """Judge throughput without further measurements."""
-    return gate.judge(now, before, Rule({THROUGHPUT: threshold}))
+    return gate.judge(now, before, StoredRule({THROUGHPUT: threshold}))
 
 
 CALM = [0.1, 0.1, 0.101, 0.099, 0.1, 0.1005, 0.0995]
@@ -122,14 +122,14 @@ def test_more_compared_cases_require_more_evidence() -> None:
     slow = [0.105, 0.106, 0.104]
     few, many = [], []  # type: List[int], List[int]
     suspect, before = benchmark([0.105] * 9), stored(CALM)
-    assert judged(suspect, before, Rule(LIMIT, 1), processes(slow, few)).kind == REGRESSED
-    assert judged(suspect, before, Rule(LIMIT, 200), processes(slow, many)).kind == REGRESSED
+    assert judged(suspect, before, StoredRule(LIMIT, 1), processes(slow, few)).kind == REGRESSED
+    assert judged(suspect, before, StoredRule(LIMIT, 200), processes(slow, many)).kind == REGRESSED
     assert len(few) < len(many)
 
 
 def test_a_change_within_the_threshold_passes_even_if_certain() -> None:
     slow = [value * 1.015 for value in CALM]
-    rule = Rule(LIMIT, cap=50)
+    rule = StoredRule(LIMIT, cap=50)
     verdict = judged(benchmark([0.105] * 9), stored(CALM), rule, processes(slow, []))
     assert verdict.kind == PASS
     assert verdict.change == pytest.approx(1 / 1.015 - 1, abs=0.005)
@@ -149,21 +149,21 @@ def test_a_pass_excludes_five_percent_or_twice_the_threshold_or_the_allowance(
 
 
 def test_a_case_is_not_held_to_more_than_its_noise_allows() -> None:
-    verdict = judged(benchmark([0.1] * 9), stored(NOISY), Rule(LIMIT), processes(NOISY, []))
+    verdict = judged(benchmark([0.1] * 9), stored(NOISY), StoredRule(LIMIT), processes(NOISY, []))
     assert known(verdict.allowed) > known(verdict.threshold)
     floor = noise_floor(costs_of(NOISY[1:]), verdict.processes)
     assert verdict.allowed == pytest.approx(math.expm1(floor))
 
 
 def test_the_least_slowdown_follows_from_the_baselines_processes() -> None:
-    rule = Rule(LIMIT, 1)
+    rule = StoredRule(LIMIT, 1)
     even, noisy = stored([0.01] * 9), stored([0.01, 0.011, 0.012] * 3)
     found = [gate.least_slowdown(before, rule) for before in (even, noisy)]
     assert found[0] is not None and found[1] is not None
     assert LIMIT[THROUGHPUT] < found[0] < gate.DETECTABLE_CHANGE < found[1]
-    assert gate.least_slowdown(noisy, Rule({}, 1)) is None
+    assert gate.least_slowdown(noisy, StoredRule({}, 1)) is None
     # At least three fresh processes decide, whatever the cap is.
-    one, three = (gate.least_slowdown(noisy, Rule(LIMIT, 1, cap)) for cap in (1, 3))
+    one, three = (gate.least_slowdown(noisy, StoredRule(LIMIT, 1, cap)) for cap in (1, 3))
     assert one == three and three is not None and three > found[1]
 
 
@@ -263,7 +263,7 @@ def test_fresh_processes_decide_if_the_first_process_does_not_clear_a_case(
     counted: Tuple[int, int],
 ) -> None:
     numbers: List[int] = []
-    rule = Rule(LIMIT, cap=6)
+    rule = StoredRule(LIMIT, cap=6)
     verdict = judged(now, baseline_of(before), rule, in_turns(fresh, numbers))
     assert (verdict.kind, numbers) == (kind, list(range(1, asked + 1)))
     assert (verdict.processes, verdict.processes_before) == counted
@@ -275,11 +275,11 @@ def test_disturbed_processes_of_a_baseline_do_not_count() -> None:
     clean = [watched(value, True) for value in CALM]
     for other in (watched(0.3, False), watched(0.2, True, 1.0)):
         mixed = with_processes(clean[0], [*clean[1:], other, other])
-        verdict = judged(FINE, mixed, Rule(LIMIT), in_turns([FINE], asked))
+        verdict = judged(FINE, mixed, StoredRule(LIMIT), in_turns([FINE], asked))
         assert (verdict.kind, asked, verdict.processes_before) == (PASS, [], len(CALM) - 1)
         assert verdict.before == pytest.approx(100, 0.01)
     disturbed = baseline_of([value * 3 for value in CALM], clean=False)
-    verdict = judged(FINE, disturbed, Rule(LIMIT), in_turns([FINE], asked))
+    verdict = judged(FINE, disturbed, StoredRule(LIMIT), in_turns([FINE], asked))
     assert (verdict.kind, asked) == (INCONCLUSIVE, [])
     assert "7 of 7" in verdict.reasons[0] and "--against" in verdict.reasons[0]
 
@@ -323,7 +323,7 @@ def test_cpu_time_decides_next_to_other_programs(
 ) -> None:
     now = held(cpu, cpus)
     before = computing(*[held(factor, cpus) for factor in beside], cpus=cpus)
-    verdict = judged(now, before, Rule(LIMIT), in_turns([now], []))
+    verdict = judged(now, before, StoredRule(LIMIT), in_turns([now], []))
     assert (verdict.kind, verdict.by_cpu_time) == (kind, kind != INCONCLUSIVE)
     if kind == REGRESSED:
         assert 1 / (1 + known(verdict.change)) == pytest.approx(cpu / 1.05, 0.01)
@@ -338,14 +338,14 @@ def test_cpu_time_decides_next_to_other_programs(
     ],
 )
 def test_cpu_time_is_no_evidence_of_other_circumstances(now: Benchmark) -> None:
-    verdict = judged(now, computing(), Rule(LIMIT), in_turns([now], []))
+    verdict = judged(now, computing(), StoredRule(LIMIT), in_turns([now], []))
     assert (verdict.kind, verdict.by_cpu_time) == (INCONCLUSIVE, False)
 
 
 def test_a_baseline_that_waits_is_not_judged_by_cpu_time() -> None:
     own, *fresh = [used(0.5 * value, value) for value in CALM]
     now = held(1.0)
-    verdict = judged(now, with_processes(own, fresh), Rule(LIMIT), in_turns([now], []))
+    verdict = judged(now, with_processes(own, fresh), StoredRule(LIMIT), in_turns([now], []))
     assert (verdict.kind, verdict.by_cpu_time) == (INCONCLUSIVE, False)
 
 
@@ -357,7 +357,7 @@ def test_only_clean_rounds_of_a_process_count() -> None:
 
 
 def test_a_case_stays_open_when_the_time_is_over() -> None:
-    verdict = judged(watched(0.2, True), baseline_of(CALM), Rule(LIMIT), lambda number: None)
+    verdict = judged(watched(0.2, True), baseline_of(CALM), StoredRule(LIMIT), lambda number: None)
     assert verdict.kind == INCONCLUSIVE
     assert verdict.reasons == (TIME_OVER,)
 
@@ -368,7 +368,7 @@ def test_a_disturbed_case_is_inconclusive_if_nothing_can_be_measured(
     there: bool, limit: Dict[str, float]
 ) -> None:
     """Its entry stays when the run is promoted, because its speed is unknown."""
-    verdict = gate.judge(watched(0.1, not there), baseline_of(CALM, there), Rule(limit))
+    verdict = gate.judge(watched(0.1, not there), baseline_of(CALM, there), StoredRule(limit))
     assert verdict.kind == INCONCLUSIVE
     (why,) = verdict.reasons
     assert "disturbed" in why
@@ -376,13 +376,13 @@ def test_a_disturbed_case_is_inconclusive_if_nothing_can_be_measured(
 
 def test_without_a_threshold_all_processes_are_shown() -> None:
     now = with_processes(benchmark([0.1] * 9), [benchmark([0.2] * 9)])
-    verdict = judged(now, stored(CALM), Rule({}), processes(CALM, []))
+    verdict = judged(now, stored(CALM), StoredRule({}), processes(CALM, []))
     assert (verdict.kind, verdict.processes) == (UNJUDGED, 2)
     assert verdict.now == pytest.approx(100 / 2**0.5)
 
 
 def test_another_metric_can_regress_at_an_unchanged_speed() -> None:
-    rule = Rule({**LIMIT, "latency_p99": 0.1})
+    rule = StoredRule({**LIMIT, "latency_p99": 0.1})
     now = changed(benchmark([0.1] * 9), {"record.latency.p99_ms": 9.0})
     verdict = judged(now, stored(CALM), rule, lambda number: now)
     assert (verdict.kind, verdict.metric) == (REGRESSED, "latency_p99")
@@ -409,7 +409,7 @@ def test_a_metric_that_a_process_lacks_is_not_judged(
     """Fresh processes compile for themselves what an earlier case of the session had compiled."""
     asked: List[int] = []
     now = benchmark([0.1] * 9, **lacking)
-    rule = Rule({**LIMIT, metric: 0.1})
+    rule = StoredRule({**LIMIT, metric: 0.1})
     verdict = judged(now, stored(CALM), rule, in_turns([now], asked))
     assert (verdict.kind, verdict.reasons) == (PASS, (left_out(metric),))
     assert len(asked) == fresh
@@ -418,7 +418,7 @@ def test_a_metric_that_a_process_lacks_is_not_judged(
 def test_a_metric_that_fresh_processes_lack_is_left_out_and_named() -> None:
     """If processes share a stored model, only the first one compiles it."""
     asked: List[int] = []
-    rule = Rule({**LIMIT, "compile_time": 0.1})
+    rule = StoredRule({**LIMIT, "compile_time": 0.1})
     kept = benchmark([0.1] * 9, compile="cached", compile_seconds=0.1)
     slow = benchmark([0.2] * 9, compile_seconds=9.0)
     verdict = judged(slow, stored(CALM), rule, in_turns([kept], asked))
@@ -430,14 +430,14 @@ def test_the_available_fresh_processes_decide_and_not_the_first_process() -> Non
     fast_own, slow = benchmark([0.1] * 9), [benchmark([value] * 9) for value in (0.2, 0.201, 0.199)]
     asked: List[int] = []
     now = with_processes(fast_own, slow)
-    verdict = judged(now, stored(CALM), Rule(LIMIT), processes(CALM, asked))
+    verdict = judged(now, stored(CALM), StoredRule(LIMIT), processes(CALM, asked))
     assert (verdict.kind, asked) == (REGRESSED, [])
 
 
 def test_a_slowdown_beyond_the_threshold_that_is_not_certain_does_not_pass() -> None:
     """Estimate 4%, gate 2%, hundreds of cases: neither certain nor within the threshold."""
     slow = stored([value * 1.04 for value in NOISY])
-    verdict = gate.judge(slow, stored(NOISY), Rule(LIMIT, 500))
+    verdict = gate.judge(slow, stored(NOISY), StoredRule(LIMIT, 500))
     assert verdict.kind == INCONCLUSIVE
 
 
@@ -455,12 +455,12 @@ def test_memory_is_compared_with_fresh_processes(grown: float, kind: str, fresh:
         asked.append(number)
         return sized(grown)
 
-    verdict = judged(sized(grown), before, Rule({"peak_memory": 0.1}), measure)
+    verdict = judged(sized(grown), before, StoredRule({"peak_memory": 0.1}), measure)
     assert (verdict.kind, len(asked)) == (kind, fresh)
 
 
 def test_a_session_that_compiled_before_does_not_clear_the_compile_time() -> None:
-    rule = Rule({"compile_time": 0.5})
+    rule = StoredRule({"compile_time": 0.5})
     before = with_processes(
         benchmark([0.1] * 9, compile_seconds=10.0),
         [benchmark([0.1] * 9, compile_seconds=10.0) for _ in range(6)],
@@ -472,7 +472,7 @@ def test_a_session_that_compiled_before_does_not_clear_the_compile_time() -> Non
 
 def test_fresh_processes_compile_what_the_session_reused() -> None:
     """An earlier case of the run had the same network."""
-    rule, before = Rule({**LIMIT, "compile_time": 0.5}), stored(CALM)
+    rule, before = StoredRule({**LIMIT, "compile_time": 0.5}), stored(CALM)
     reused, slower = benchmark([0.1] * 9, compile="reused"), benchmark([0.1] * 9, compile_seconds=9)
     verdict = judged(reused, before, rule, lambda number: slower)
     assert (verdict.kind, verdict.metric) == (REGRESSED, "compile_time")
@@ -483,7 +483,7 @@ def test_fresh_processes_compile_what_the_session_reused() -> None:
 
 def test_a_session_that_clears_a_case_alone_is_shown_in_the_verdict() -> None:
     now = with_processes(benchmark([0.1] * 9), [benchmark([0.12] * 9)])
-    verdict = judged(now, stored(CALM), Rule(LIMIT), processes(CALM, []))
+    verdict = judged(now, stored(CALM), StoredRule(LIMIT), processes(CALM, []))
     assert (verdict.kind, verdict.processes) == (PASS, 1)
     assert verdict.change == pytest.approx(0, abs=0.01)
 
@@ -535,9 +535,9 @@ def test_facts_of_a_test_are_shown_and_judged_if_the_rule_names_them() -> None:
     )
     shown = compare(now, before, 0.05)
     assert (shown.kind, shown.reasons, len(shown.extra_info)) == (PASS, (), 1)
-    named = gate.judge(now, before, Rule(LIMIT, extra_info=("batch",)))
+    named = gate.judge(now, before, StoredRule(LIMIT, extra_info=("batch",)))
     assert (named.kind, named.reasons) == (INCOMPARABLE, shown.extra_info)
-    assert gate.judge(now, now, Rule(LIMIT, extra_info=("batch",))).kind != INCOMPARABLE
+    assert gate.judge(now, now, StoredRule(LIMIT, extra_info=("batch",))).kind != INCOMPARABLE
 
 
 @pytest.mark.parametrize(
@@ -559,7 +559,7 @@ def test_latencies_of_different_calls_are_not_judged() -> None:
         benchmark([0.1] * 9, **{"latency.p99_ms": p99, "latency.source": source})
         for p99, source in ((1e-4, "calls of several batches"), (9.0, "single-batch calls"))
     )
-    rule = Rule({THROUGHPUT: 0.05, "latency_p99": 0.05})
+    rule = StoredRule({THROUGHPUT: 0.05, "latency_p99": 0.05})
     for one, other in ((now, before), (before, now)):
         verdict = gate.judge(one, other, rule)
         assert (verdict.kind, verdict.also, len(verdict.reasons)) == (PASS, (), 1)

@@ -8,9 +8,9 @@ from typing import Any, List, Tuple
 import pytest
 
 from ipubench.fixtures.data.feeds import ArrayFeed
-from ipubench.plugins.measure.alternating import RoundsOnCommand
 from ipubench.plugins.measure.energy import EnergyWindow
 from ipubench.plugins.measure.rounds import Limits, Rounds
+from ipubench.plugins.measure.served import RoundsOnCommand
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
 from tests.support.fake_device import FakeCounter, FakeDevice
 from tests.support.fake_runtime import FakeStep

@@ -8,15 +8,15 @@ from typing import Any, List, Optional, Tuple
 import pytest
 
 from ipubench.fixtures.data.feeds import ArrayFeed
-from ipubench.plugins.measure import alternating, meter
-from ipubench.plugins.measure.alternating import (
-    AlternatingMeter,
-    Commands,
-    RoundsOnCommand,
-    wait_until_quiet,
-)
+from ipubench.plugins.measure import meter, served
 from ipubench.plugins.measure.peaks import Peaks
 from ipubench.plugins.measure.rounds import Calibrated, Limits
+from ipubench.plugins.measure.served import (
+    Commands,
+    RoundsOnCommand,
+    ServedMeter,
+    wait_until_quiet,
+)
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
 from tests.support.command_line import given_options
 from tests.support.fake_device import FakeDevice
@@ -45,7 +45,7 @@ def test_a_reply_is_sent_while_the_next_command_is_awaited_and_no_thread_spins(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     instance = FakeInstance(("ready", None), ("warm_up", 7))
-    monkeypatch.setattr(alternating, "wait_until_quiet", lambda: instance.replies.append("quiet"))
+    monkeypatch.setattr(served, "wait_until_quiet", lambda: instance.replies.append("quiet"))
     commands = commands_of(instance)
     assert commands.wait("ready") is None and instance.replies == []
     commands.reply("built")
@@ -77,7 +77,7 @@ def test_it_waits_for_threads_that_spin_after_their_work(
         sleep=done.append,
         process_time=lambda: 0.002 * min(len(done), busy),
     )
-    monkeypatch.setattr(alternating, "time", clock)
+    monkeypatch.setattr(served, "time", clock)
     wait_until_quiet()
     assert len(done) == looks
 
@@ -96,7 +96,7 @@ def test_calibration_counts_as_rounds_if_both_processes_take_its_length(
     case_run: Any = SimpleNamespace(
         item=SimpleNamespace(config=config), case=None, benchmark=None, device=device
     )
-    made = AlternatingMeter(case_run, Peaks(None, "fake", device.clock), instance)  # type: ignore[arg-type]
+    made = ServedMeter(case_run, Peaks(None, "fake", device.clock), instance)  # type: ignore[arg-type]
     step = FakeStep(device, ArrayFeed("synthetic", ()), 0.01)
     assert made._choose_batches(step, calibrated=True) == Calibrated(rounds, batches=30)
     assert step.batches_per_step == length

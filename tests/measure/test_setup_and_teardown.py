@@ -9,7 +9,7 @@ import pytest
 
 from ipubench.fixtures.runtimes import surrounded
 from ipubench.fixtures.runtimes.call import CallStep
-from ipubench.plugins.measure.alternating import why_unfit
+from ipubench.plugins.measure.served import why_unfit
 from tests.support.own_project import OwnProject
 
 

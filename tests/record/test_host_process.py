@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ipubench.plugins.elsewhere import revision
+from ipubench.plugins.processes import revision
 from ipubench.plugins.record import host_process
 from ipubench.plugins.run import conditions
 from ipubench.plugins.run.conditions import apply_conditions, tune_allocator

@@ -10,7 +10,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from ipubench.plugins.elsewhere.guarded_pytest import (
+from ipubench.plugins.processes.guarded_pytest import (
     USAGE_ERROR,
     Guard,
     Redirect,

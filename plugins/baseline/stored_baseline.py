@@ -14,7 +14,7 @@ from ipubench.plugins.selection.selected import Selection
 
 
 @dataclass
-class Comparison:
+class StoredBaseline:
     """The baseline of this run."""
 
     path: Path

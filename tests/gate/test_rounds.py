@@ -10,13 +10,13 @@ from typing import List, Optional
 import msgspec
 import pytest
 
-from ipubench.plugins.gate.adjacent import (
+from ipubench.plugins.gate.pairs import PairRule, conclude_pairs
+from ipubench.plugins.gate.rounds import (
     LEAST_FOR_PRECISION,
     AdjacentRounds,
     Side,
     equally_disturbed,
 )
-from ipubench.plugins.gate.pairs import PairRule, conclude_pairs
 from ipubench.plugins.gate.sides import Sides, can_compare
 from ipubench.plugins.record.record import THROUGHPUT
 from ipubench.plugins.record.verdict import Verdict

@@ -27,8 +27,8 @@ from ipubench.fixtures.data.cache import code_folder
 from ipubench.fixtures.instances.protocol import ALTERNATING
 from ipubench.fixtures.machine.files import IMPORT_ROOT, user_path
 from ipubench.plugins.command_line.arguments import LONG, MEASURING_OPTIONS
-from ipubench.plugins.elsewhere import guarded_pytest, revision
-from ipubench.plugins.elsewhere.revision import AtEnd, Revision
+from ipubench.plugins.processes import guarded_pytest, revision
+from ipubench.plugins.processes.revision import AtEnd, Revision
 from ipubench.plugins.record.host_process import GIT_VARIABLES, version_changes
 
 CHECK_SECONDS = 300.0

@@ -14,10 +14,10 @@ import pytest
 from ipubench.fixtures.pytest_fixtures import shared_of
 from ipubench.plugins.benchmarks_yml.command import base_environment
 from ipubench.plugins.command_line.arguments import MEASURING_OPTIONS
-from ipubench.plugins.elsewhere import remote_case
-from ipubench.plugins.elsewhere.place import HERE, Place
-from ipubench.plugins.elsewhere.remote_case import CACHE, RemoteCase, child_environment
-from ipubench.plugins.elsewhere.revision import Revision
+from ipubench.plugins.processes import remote_case
+from ipubench.plugins.processes.place import HERE, Place
+from ipubench.plugins.processes.remote_case import CACHE, RemoteCase, child_environment
+from ipubench.plugins.processes.revision import Revision
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.run.results import Recording, SessionResults
 from ipubench.plugins.selection.selected import Selection

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from ipubench.fixtures.machine.packages import installed
-from ipubench.plugins.elsewhere.place import Place, find
-from ipubench.plugins.elsewhere.revision import Revision
+from ipubench.plugins.processes.place import Place, find
+from ipubench.plugins.processes.revision import Revision
 from ipubench.plugins.record.host_process import versions
 from tests.support.harness import ROOT
 

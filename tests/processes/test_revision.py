@@ -11,8 +11,8 @@ from typing import Callable, List
 import pytest
 
 from ipubench.fixtures.machine.locks import locked
-from ipubench.plugins.elsewhere import revision
-from ipubench.plugins.elsewhere.revision import check_out
+from ipubench.plugins.processes import revision
+from ipubench.plugins.processes.revision import check_out
 from tests.support.repository import IDENTITY
 
 

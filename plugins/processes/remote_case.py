@@ -1,7 +1,7 @@
 """Runs a case of this run in another process: its command, its time limit and its outcome.
 
 The kinds of process (fresh, separate, profiled, one of a pair, instance) differ in their place
-(plugins/elsewhere/place.py), in a few arguments, and in whether another run commands them. A
+(plugins/processes/place.py), in a few arguments, and in whether another run commands them. A
 supervisor (fixtures/machine/supervisor.py) ends each, with all that it has started, after a time
 limit, on Ctrl-C, and when the run is killed. The process has a separate session, so Ctrl-C reaches
 only the run. It uses the device that the run holds (fixtures/devices/lease.py).
@@ -37,8 +37,8 @@ from ipubench.plugins.command_line.arguments import (
     measuring_arguments,
 )
 from ipubench.plugins.command_line.own_options import own_arguments
-from ipubench.plugins.elsewhere import guarded_pytest
-from ipubench.plugins.elsewhere.place import HERE, Place
+from ipubench.plugins.processes import guarded_pytest
+from ipubench.plugins.processes.place import HERE, Place
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.run.lines import Damaged, JournalLine, lines_in
 from ipubench.plugins.run.results import Recording, SessionResults

@@ -12,8 +12,10 @@ import pytest
 
 from ipubench.fixtures.case.cases import case_key
 from ipubench.fixtures.instances.failures import InstanceError
-from ipubench.plugins.elsewhere import alternating as processes
-from ipubench.plugins.elsewhere.alternating import (
+from ipubench.plugins.gate.rounds import AdjacentRounds
+from ipubench.plugins.processes import pair as processes
+from ipubench.plugins.processes.guarded_pytest import USAGE_ERROR
+from ipubench.plugins.processes.pair import (
     HERE,
     THERE,
     TwoProcesses,
@@ -22,9 +24,7 @@ from ipubench.plugins.elsewhere.alternating import (
     steps_of,
     why_failed,
 )
-from ipubench.plugins.elsewhere.guarded_pytest import USAGE_ERROR
-from ipubench.plugins.elsewhere.remote_case import RemoteCase
-from ipubench.plugins.gate.adjacent import AdjacentRounds
+from ipubench.plugins.processes.remote_case import RemoteCase
 from ipubench.plugins.record.structs import Benchmark, as_plain
 from tests.support.stored import a_benchmark
 

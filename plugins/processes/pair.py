@@ -1,6 +1,6 @@
 """Measures a case in two processes in turns, round by round: here and in another environment.
 
-Both build and compile once, then wait for commands (plugins/measure/alternating.py executes them).
+Both build and compile once, then wait for commands (plugins/measure/served.py executes them).
 Only one of them works at a time. So a slow drift of the machine affects both equally.
 """
 
@@ -26,15 +26,15 @@ from ipubench.fixtures.machine.contention import Contention
 from ipubench.fixtures.machine.processor import allowed_cpus
 from ipubench.fixtures.machine.state import copy_timer
 from ipubench.fixtures.machine.watch import Watch
-from ipubench.plugins.elsewhere import guarded_pytest
-from ipubench.plugins.elsewhere.place import Place
-from ipubench.plugins.elsewhere.remote_case import (
+from ipubench.plugins.gate.rounds import LEAST_COMPARABLE, AdjacentRounds
+from ipubench.plugins.processes import guarded_pytest
+from ipubench.plugins.processes.place import Place
+from ipubench.plugins.processes.remote_case import (
     RemoteCase,
     known_reason,
     results_of,
     running_on,
 )
-from ipubench.plugins.gate.adjacent import LEAST_COMPARABLE, AdjacentRounds
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.run.lines import lines_in
 from ipubench.plugins.run.results import SessionResults

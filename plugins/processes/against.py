@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Dict, List, Set
 
 from ipubench.fixtures.machine.packages import installed
-from ipubench.plugins.elsewhere.place import Place
+from ipubench.plugins.processes.place import Place
 from ipubench.plugins.record import host_process
 
 

@@ -11,10 +11,10 @@ from ipubench.fixtures.case.cases import case_key
 from ipubench.fixtures.data.feeds import ArrayFeed
 from ipubench.fixtures.instances.protocol import ALTERNATING
 from ipubench.fixtures.machine.contention import Contention, Reading
-from ipubench.plugins.elsewhere.alternating import Contended, why_not_alternating
-from ipubench.plugins.elsewhere.place import Place
-from ipubench.plugins.gate.adjacent import AdjacentRounds
-from ipubench.plugins.measure.alternating import why_unfit
+from ipubench.plugins.gate.rounds import AdjacentRounds
+from ipubench.plugins.measure.served import why_unfit
+from ipubench.plugins.processes.pair import Contended, why_not_alternating
+from ipubench.plugins.processes.place import Place
 from tests.support.fake_device import FakeDevice
 from tests.support.fake_runtime import FakeStep
 

@@ -1,6 +1,6 @@
 """Measures a case in turns with another process, round by round.
 
-plugins/elsewhere/alternating.py starts both processes and sends the commands, over the protocol of
+plugins/processes/pair.py starts both processes and sends the commands, over the protocol of
 instances (fixtures/instances/protocol.py). Version 4 has these, in this order, for each case:
 
 - ``ready``: the reply comes when everything is imported and the step is about to be built; it is
@@ -28,7 +28,6 @@ from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.instances.instance import Instance
 from ipubench.fixtures.machine.contention import waited_seconds
 from ipubench.fixtures.runtimes.step import Step
-from ipubench.plugins.elsewhere.alternating import LEFT_OUT
 from ipubench.plugins.measure.base import (
     BatchFacts,
     CaseRun,
@@ -38,6 +37,7 @@ from ipubench.plugins.measure.energy import EnergyWindow
 from ipubench.plugins.measure.meter import Meter, WarmUp
 from ipubench.plugins.measure.peaks import Peaks
 from ipubench.plugins.measure.rounds import Calibrated, Limits, Rounds
+from ipubench.plugins.processes.pair import LEFT_OUT
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds, finished
 from ipubench.plugins.record.structs import Facts, Record, as_plain
 
@@ -128,7 +128,7 @@ class RoundsOnCommand(Rounds):
         self.begun = Work.so_far()
 
 
-class AlternatingMeter(Meter):
+class ServedMeter(Meter):
     """Like :class:`Meter`, but waits for a command before each part and replies with the record."""
 
     def __init__(self, case_run: CaseRun, peaks: Peaks, instance: Instance) -> None:

@@ -8,15 +8,15 @@ from typing import Any, Dict, List, Optional, Sequence, Union
 import pytest
 
 from ipubench.fixtures.machine.process import LAST_LINES
-from ipubench.plugins.elsewhere import guarded_pytest
-from ipubench.plugins.elsewhere.place import HERE, Place
-from ipubench.plugins.elsewhere.remote_case import (
+from ipubench.plugins.processes import guarded_pytest
+from ipubench.plugins.processes.place import HERE, Place
+from ipubench.plugins.processes.remote_case import (
     FreshError,
     Outcome,
     RemoteCase,
     why_not_there,
 )
-from ipubench.plugins.elsewhere.revision import Revision
+from ipubench.plugins.processes.revision import Revision
 from ipubench.plugins.record.structs import Benchmark, as_plain
 from ipubench.plugins.run.lines import CaseLine, Damaged, JournalLine, OutcomeLine, lines_of
 from tests.support.stored import a_benchmark, changed

@@ -14,9 +14,9 @@ from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.machine.process import LAST_LINES, TIDY_SECONDS, ServerProcess
-from ipubench.plugins.elsewhere import names_plugin
-from ipubench.plugins.elsewhere.place import CHECK_SECONDS, Place
-from ipubench.plugins.elsewhere.remote_case import (
+from ipubench.plugins.processes import names_plugin
+from ipubench.plugins.processes.place import CHECK_SECONDS, Place
+from ipubench.plugins.processes.remote_case import (
     GRACE_SECONDS,
     MOST_LINES,
     child_environment,
