@@ -46,7 +46,7 @@ bench: setup
 # The tests that need no framework; of those that run the suite, one for each command or kind of run.
 FEW_RUNS := not framework and not nightly and (entry_point or not slow and not suite)
 
-# Without the few of them that take a minute each (tests/test_makefile.py has the table).
+# Without those of them that take longest, marked `slow` (tests/test_makefile.py has the table).
 check: lint
 	$(BIN)/python -m pytest tests -m "not slow and $(FEW_RUNS)" $(WORKERS)
 

@@ -125,6 +125,8 @@ def wheel(distributions: Path) -> Path:
     return found
 
 
+@pytest.mark.slow
+@pytest.mark.entry_point
 def test_an_index_would_accept_the_uploads_of_a_release(distributions: Path) -> None:
     pytest.importorskip("twine", reason="needs twine: make setup installs it")
     files = sorted(map(str, distributions.iterdir()))
@@ -132,6 +134,8 @@ def test_an_index_would_accept_the_uploads_of_a_release(distributions: Path) -> 
     subprocess.run([sys.executable, "-m", "twine", "check", "--strict", *files], check=True)
 
 
+@pytest.mark.slow
+@pytest.mark.entry_point
 def test_the_wheel_holds_one_package_and_its_data(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"ipubench"}
@@ -145,6 +149,8 @@ def test_the_wheel_holds_one_package_and_its_data(wheel: Path) -> None:
     assert modules == ours | {"ipubench/__init__.py", "ipubench/__main__.py"}
 
 
+@pytest.mark.slow
+@pytest.mark.entry_point
 def test_an_installed_package_changes_nothing_in_other_projects(
     wheel: Path, tmp_path: Path
 ) -> None:
@@ -183,6 +189,8 @@ def environment_with(wheel: Path, folder: Path) -> Path:
     return programs
 
 
+@pytest.mark.slow
+@pytest.mark.entry_point
 def test_the_metadata_names_the_licence_as_spdx_and_the_pythons(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         (place,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
@@ -196,6 +204,8 @@ def test_the_metadata_names_the_licence_as_spdx_and_the_pythons(wheel: Path) -> 
     assert fields["Keywords"]
 
 
+@pytest.mark.slow
+@pytest.mark.entry_point
 def test_the_sdist_holds_the_documentation_and_the_changes(distributions: Path) -> None:
     (found,) = distributions.glob("ipubench-*.tar.gz")
     with tarfile.open(found) as archive:
@@ -206,6 +216,8 @@ def test_the_sdist_holds_the_documentation_and_the_changes(distributions: Path) 
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+@pytest.mark.entry_point
 def test_equal_sources_and_a_fixed_moment_make_equal_files(
     distributions: Path, tmp_path: Path
 ) -> None:

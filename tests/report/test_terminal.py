@@ -205,6 +205,7 @@ def test_a_verdict_has_its_numbers_and_its_reasons() -> None:
 
 
 @pytest.mark.entry_point
+@pytest.mark.slow
 def test_the_end_of_a_compared_run(project: Project) -> None:
     """A regression is coloured; no line is wider than the terminal; -qq keeps the verdicts."""
     project.run("-k", "bs8 or beta", "--baseline-save=main", "--processes=2").assert_code(0)

@@ -99,6 +99,7 @@ def test_a_baseline_compares_and_the_same_code_passes(stored: Project) -> None:
 
 
 @pytest.mark.entry_point
+@pytest.mark.slow
 def test_a_baseline_is_read_by_pytest_benchmark(
     stored: Project, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
