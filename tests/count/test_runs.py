@@ -127,6 +127,7 @@ def test_one_percent_more_work_is_found_without_timing_anything(counted: OwnProj
     assert any(profile["functions"] for profile in profiles)
 
 
+@pytest.mark.nightly
 @needs_valgrind
 def test_what_cannot_be_counted_is_open_and_has_a_reason(counted: OwnProject) -> None:
     words = ("tests", "-k", "chance or threads or crash")
