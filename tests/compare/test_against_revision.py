@@ -112,7 +112,7 @@ def test_a_revision_without_alternation_is_measured_in_processes(
     repository: Repository,
 ) -> None:
     repository.replace("fixtures/instances/protocol.py", "\nALTERNATING = 4\n", "\n")
-    for name, known in (("alternating", "!="), ("place", "int =")):
+    for name, known in (("pair", "!="), ("place", "int =")):
         file = f"plugins/processes/{name}.py"
         repository.replace(file, "import ALTERNATING\n", "import CLOSE\n")
         repository.replace(file, f"{known} ALTERNATING", f"{known} 7")
