@@ -87,7 +87,7 @@ def test_the_timer_is_not_part_of_the_latency_of_short_calls(call: float, source
 @pytest.mark.parametrize(("loading", "limit"), [(0.01, "model"), (0.1, "loader")])
 def test_the_slower_of_loader_and_model_limits(loading: float, limit: str) -> None:
     step = FakeStep(FakeDevice(0), ArrayFeed("real", ()), 0.02, loader_seconds=loading)
-    found = describe_input(step, 8, "images", step.device.clock)
+    found = describe_input(step, 8, "images/s", step.device.clock)
     assert found is not None
     assert (found.unit, found.limit) == ("images/s", limit)
     assert found.loader == pytest.approx(8 / loading)
@@ -109,7 +109,7 @@ def test_a_part_that_is_slower_alone_than_together_is_measured_again(
 
     slowed = (parts[0], Work(run, parts[1].amount))
     monkeypatch.setattr(step, "loader_and_model", lambda: slowed)
-    found = describe_input(step, 8, "images", step.device.clock, 390.0)
+    found = describe_input(step, 8, "images/s", step.device.clock, 390.0)
     assert model == (None if found is None else pytest.approx(found.model))
 
 
