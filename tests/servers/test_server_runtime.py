@@ -19,6 +19,8 @@ class Device:
     """A host."""
 
     kind = "cpu"
+    on_cpu = True
+    emulated = False
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ def test_a_server_is_kept_unless_it_holds_a_device_or_a_given_port(
 ) -> None:
     stopped = []
     monkeypatch.setattr(Device, "kind", kind)
+    monkeypatch.setattr(Device, "on_cpu", kind == "cpu")
     kept._server = SimpleNamespace(has_given_port=given, stop=lambda: stopped.append(kind))
     kept.release()
     assert len(stopped) == stops
