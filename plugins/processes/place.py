@@ -32,6 +32,8 @@ from ipubench.plugins.processes.revision import AtEnd, Revision
 from ipubench.plugins.record.host_process import GIT_VARIABLES, version_changes
 
 CHECK_SECONDS = 300.0
+#: What an installation in place needs, and no other.
+EDITABLE = "editables"
 #: Versions that differ, in a line.
 MOST_CHANGES = 10
 # Imports what every case needs, and prints what that revision supports; an older one lacks some.
@@ -287,5 +289,5 @@ def _needed(root: Path) -> str:
         required = importlib.metadata.requires("ipubench") or []
     except importlib.metadata.PackageNotFoundError:  # a checkout
         return shlex.quote(str(IMPORT_ROOT))
-    usual = [one for one in required if "extra ==" not in one]
-    return " ".join(re.split(r"[^\w.-]", one)[0] for one in usual)
+    usual = [re.split(r"[^\w.-]", one)[0] for one in required if "extra ==" not in one]
+    return " ".join(one for one in usual if one != EDITABLE)
