@@ -24,7 +24,7 @@ OF_THE_NETWORK = (
     *("norm_type", "norm_num_groups", "norm_eps", "enable_fast_groupnorm"),
     *("efficientnet_expand_ratio", "efficientnet_group_dim"),
     *("half_partial", "pipeline_splits", "exchange_memory_target", "exchange_prefetch"),
-    *("num_io_tiles", "popef_iterations"),
+    *("num_io_tiles", "io_overlap", "popef_iterations"),
 )
 
 

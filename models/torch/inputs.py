@@ -59,13 +59,14 @@ class NormalisedInput(nn.Module):
 class OverlappedTransfers(nn.Module):
     """A network whose input and output are transferred while other batches compute.
 
-    ``poptorch`` is the SDK's module; its options must reserve tiles for the transfers.
+    ``poptorch`` is the SDK's module; its options must reserve tiles for the transfers. ``mode`` is
+    one of its ``OverlapMode``.
     """
 
-    def __init__(self, network: nn.Module, poptorch: Any) -> None:
+    def __init__(self, network: nn.Module, poptorch: Any, mode: Any) -> None:
         super().__init__()
         self.network = network
-        self._mode = poptorch.OverlapMode.OverlapDeviceIterationLoop
+        self._mode = mode
         self._overlap_input = poptorch.set_overlap_for_input
         self._overlap_output = poptorch.set_overlap_for_output
 

@@ -229,15 +229,23 @@ def test_unworkable_options_are_refused(
 # --- transfers, compiled models --------------------------------------------------------------
 
 
-def test_io_tiles_overlap_both_transfers_and_change_no_result(poptorch: ModuleType) -> None:
-    config = dataclasses.replace(SMALL, precision="32.32")
+@pytest.mark.parametrize(
+    ("changes", "mode"),
+    [
+        ({}, double.OverlapMode.OverlapAccumulationLoop),  # the original's
+        ({"io_overlap": "device_iterations"}, double.OverlapMode.OverlapDeviceIterationLoop),
+    ],
+)
+def test_io_tiles_overlap_both_transfers_and_change_no_result(
+    poptorch: ModuleType, changes: Dict[str, Any], mode: double.OverlapMode
+) -> None:
+    config = dataclasses.replace(SMALL, precision="32.32", **changes)
     plain = ready(config)
     plain()
     recorder.reset()
     splits = ("conv1", "bn1", "relu")
     made = ready(dataclasses.replace(config, num_io_tiles=32, pipeline_splits=splits))
     made()
-    mode = double.OverlapMode.OverlapDeviceIterationLoop
     for name in ("set_overlap_for_input", "set_overlap_for_output"):
         assert recorder.arguments(name)["mode"] is mode
     settings = [given for name, given in recorder.calls if name == "_PopartOptions.set"]
@@ -245,7 +253,9 @@ def test_io_tiles_overlap_both_transfers_and_change_no_result(poptorch: ModuleTy
     strategy = recorder.arguments("Options.setExecutionStrategy")["strategy"]
     assert isinstance(strategy, double.ShardedExecution)
     assert made.output.equal(plain.output)
-    assert made.describe()["options"]["io_tiles"] == 32
+    options = made.describe()["options"]
+    assert (options["io_tiles"], options["io_overlap"]) == (32, config.io_overlap)
+    assert "io_overlap" not in plain.describe()["options"]
     assert recorder.executors[-1].overlapped
 
 
@@ -619,7 +629,8 @@ def test_the_stand_in_overlaps_only_what_the_sdk_overlaps(
         options.TensorLocations.numIOTiles(tiles)
     if sharded:
         options.setExecutionStrategy(poptorch.ShardedExecution())
-    network = OverlappedTransfers(torch.nn.Linear(4, 4), poptorch)
+    mode = double.OverlapMode.OverlapAccumulationLoop
+    network = OverlappedTransfers(torch.nn.Linear(4, 4), poptorch, mode)
     executor = poptorch.inferenceModel(network, options)
     if error:
         with pytest.raises(poptorch.Error, match=error):
