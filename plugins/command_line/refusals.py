@@ -14,6 +14,7 @@ from ipubench.plugins.command_line.arguments import (
     INSPECTION_OPTIONS,
     PATH_OPTIONS,
     all_spellings,
+    passed_arguments,
     typed_arguments,
 )
 from ipubench.plugins.command_line.role import Role
@@ -53,6 +54,13 @@ def _check_comparison(config: pytest.Config, role: Role) -> None:
         "--profile-on-regression": option.profile_on_regression and role.measures,
     }
     given = [flag for flag, wanted in wanting.items() if wanted]
+    typed = passed_arguments(config)
+    lists = {"--collect-only", "--co", *all_spellings(config, ("--describe", "--dry-run"))}
+    if role is Role.LISTING and option.gate is not None and not lists.intersection(typed):
+        raise pytest.UsageError(
+            "--gate compares, but the settings (addopts) only list the cases: take --collect-only, "
+            "--describe or --dry-run out of them"
+        )
     if given and option.baseline is None and option.against is None:
         raise pytest.UsageError(
             f"{given[0]} needs something to compare with: add --baseline=NAME, --against=PYTHON or "

@@ -215,6 +215,10 @@ def conclude(run: Run, ended: int) -> None:
         run.problems.append(_save_baseline(run))
     run.closing += [f"not measured: {line}" for line in invalid]
     run.problems += [_judged(run), ExitCode.USAGE_ERROR if invalid else ExitCode.OK]
+    if run.policy is not None and ended == ExitCode.OK and not run.is_complete:
+        left = counted(len(set(run.order) - set(run.results.outcomes)), "case")
+        run.closing.append(f"the run ended before its last case: the gate fails, for {left}")
+        run.problems.append(ExitCode.TESTS_FAILED)
 
 
 def _judged(run: Run) -> int:

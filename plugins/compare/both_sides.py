@@ -16,7 +16,7 @@ from ipubench.plugins.selection.selected import case_of
 from ipubench.plugins.state import Run
 
 SKIPPED = "skipped here, or failed as expected"
-DESELECTED = "-k or -m selects it there and not here"
+DESELECTED = "it is deselected here, and not there"
 
 
 def compare_cases(run: Run, items: Sequence[pytest.Item]) -> None:
@@ -40,14 +40,17 @@ def compare_cases(run: Run, items: Sequence[pytest.Item]) -> None:
         )
     against.cases = found.names
     renamed = run.policy.renamed if run.policy is not None else {}
-    here = {item.nodeid for item in items} | set(run.results.resumed)
-    selects = bool(config.option.keyword or config.option.markexpr)
+    here = {item.nodeid for item in items if case_of(item) is not None}
+    here |= set(run.results.resumed)
+    plain = {item.nodeid for item in items} - here  # it no longer measures
     for name in sorted(found.names):
         now = name_now(name, renamed)
         if now in here:
             continue
-        if now in run.selection.nodeids:
-            if selects and not config.getoption("lf", False):
+        if now in plain:
+            against.missing.append(now)
+        elif now in run.selection.nodeids:
+            if not config.getoption("lf", False):
                 against.unmeasured[now] = DESELECTED
         elif now.startswith(tuple(f"{one}::" for one in run.selection.skipped if one)):
             against.unmeasured[now] = SKIPPED

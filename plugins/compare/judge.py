@@ -28,6 +28,8 @@ from ipubench.plugins.run.bounds import run_once
 from ipubench.plugins.run.lines import VerdictLine
 from ipubench.plugins.state import Run
 
+NOT_MEASURED = "its processes have ended without measuring it"
+
 
 def judge_case(run: Run, item: pytest.Item, measured: Sequence[Measured]) -> None:
     """Judge the measurements of a case after its call.
@@ -79,6 +81,8 @@ def _judge_times(run: Run, item: pytest.Item, measured: Measured) -> Optional[Ve
     if settled is None:
         case = OpenCase(run, item, nodeid, measured.release)
         settle(run.gate_time, [case], ProcessRunner(run))
+        if case.left and run.against is not None:
+            case.verdict = Verdict(INCONCLUSIVE, reasons=(NOT_MEASURED,))
         settled = case
     if settled.error is not None:
         raise settled.error

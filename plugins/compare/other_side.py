@@ -23,14 +23,15 @@ from ipubench.plugins.command_line.arguments import unknown_arguments
 from ipubench.plugins.command_line.role import Role
 from ipubench.plugins.compare.loop import settle
 from ipubench.plugins.compare.open_case import OpenCase
-from ipubench.plugins.compare.policy import has_gate
+from ipubench.plugins.compare.policy import has_gate, without_gate
 from ipubench.plugins.compare.runner import ProcessRunner
 from ipubench.plugins.gate.pairs import looks
 from ipubench.plugins.gate.sides import LEAST_PAIRS
 from ipubench.plugins.processes.against import Against
 from ipubench.plugins.processes.place import find, find_revision, python_of
 from ipubench.plugins.processes.revision import PREFIX, is_this_checkout
-from ipubench.plugins.record.verdict import EXIT_UNDECIDED, NEW, Verdict
+from ipubench.plugins.record.verdict import EXIT_UNDECIDED, NEW, REGRESSED, Verdict
+from ipubench.plugins.run.lines import VerdictLine
 from ipubench.plugins.run.progress import rough_duration
 from ipubench.plugins.selection.selected import case_of
 from ipubench.plugins.state import Run
@@ -80,6 +81,10 @@ def compare_first(run: Run, items: Sequence[pytest.Item]) -> None:
     except DeviceError as error:
         pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
     run.settled = {case.name: case for case in cases if not case.left}
+    for case in cases:
+        # Whatever becomes of its test.
+        if case.verdict is not None and case.verdict.kind == REGRESSED and run.counting is None:
+            run.add(VerdictLine(case.name, without_gate(run.policy, case.item, case.verdict)))
     for reason in sorted({case.unfit for case in cases if case.unfit}):
         run.against.not_alternated[reason] += sum(case.unfit == reason for case in cases)
 

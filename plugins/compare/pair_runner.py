@@ -43,6 +43,8 @@ from ipubench.plugins.state import Run
 
 #: Seconds of the rounds of a case in a pair, on both sides, until its variances are known.
 FIRST_SECONDS, LEAST_SECONDS = 0.15, 0.1
+#: A command of a process may take as long as --gate-time leaves, but at least this long.
+LEAST_LIMIT = 60.0
 #: What starting two processes, and a case besides its rounds, take before the first pair.
 START_SECONDS, CASE_SECONDS = 3.0, 1.0
 
@@ -123,6 +125,9 @@ class PairRunner:
         found: Dict[str, Optional[Sides]] = {}
         try:
             with both_started(here, there, here_first, device, phase) as processes:
+                # A call that hangs must not take longer than all cases may.
+                left = max(LEAST_LIMIT, self._run.gate_time.left)
+                processes.most_seconds = min(processes.most_seconds, left)
                 for name in self._reached_by_both(processes, todo, here_first):
                     if not found:
                         self._start = time.monotonic() - started
@@ -156,7 +161,12 @@ class PairRunner:
         while todo:
             for side in names_in_order(here_first):
                 if side not in reached:
-                    reached[side] = str(processes.order(side, "ready"))
+                    try:
+                        reached[side] = str(processes.order(side, "ready"))
+                    except InstanceError as error:
+                        if error.code != 0:
+                            raise
+                        return  # it skips or lacks the rest
             name = reached[HERE]
             if name == reached[THERE] and name in todo:
                 del todo[: todo.index(name) + 1]
@@ -204,16 +214,15 @@ class PairRunner:
 
         One that is skipped here, or measures under other names, is left to its test.
         """
-        here, there = processes.results(HERE), processes.results(THERE)
+        here, there = (processes.processes[name].skipped for name in (HERE, THERE))
         for case in cases:
+            why, ours = there.get(case.name, LEFT_OUT), here.get(case.name, LEFT_OUT)
             if case.name in measured:
                 continue
-            case.left = True
-            why = there.reasons.get(case.name, "")
-            skipped_there = there.outcomes.get(case.name) == "skipped" and LEFT_OUT not in why
-            if skipped_there and LEFT_OUT in here.reasons.get(case.name, ""):
-                case.left = False
+            if LEFT_OUT in ours and LEFT_OUT not in why:
                 case.fails(FreshError(why, f"its test is skipped: {why}", True))
+            else:
+                case.left = True
 
     def _failed(
         self,

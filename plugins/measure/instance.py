@@ -177,7 +177,9 @@ class FailureReporter:
         goes_on = isinstance(getattr(call.excinfo, "value", None), pytest.skip.Exception) and (
             len(item.session.items) > 1
         )
-        if call.excinfo is not None and not goes_on:
+        if call.excinfo is not None and goes_on:
+            self._instance.skip(str(call.excinfo.value), item.nodeid)
+        elif call.excinfo is not None:
             self._send(call.excinfo.value, item.nodeid)
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:

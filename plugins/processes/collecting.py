@@ -14,6 +14,7 @@ from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.machine.process import LAST_LINES, TIDY_SECONDS, ServerProcess
+from ipubench.plugins.command_line.arguments import options_among, passed_arguments
 from ipubench.plugins.processes import names_plugin
 from ipubench.plugins.processes.place import CHECK_SECONDS, Place
 from ipubench.plugins.processes.remote_case import (
@@ -26,6 +27,8 @@ from ipubench.plugins.processes.remote_case import (
 from ipubench.plugins.run.results import Recording
 
 MODULE = "ipubench_names_of_cases"
+#: pytest's options that select tests.
+SELECTING = ("-k", "-m", "--deselect", "--ignore", "--ignore-glob")
 #: pytest's exit code if a file cannot be collected.
 INTERRUPTED = 2
 
@@ -110,15 +113,17 @@ def _is_named(config: pytest.Config, name: str) -> bool:
 
 
 def _selection(config: pytest.Config, place: Place) -> List[str]:
-    """Return the options that select cases, with paths of the place."""
-    option, ours = config.option, options_of(config)
+    """Return the options that select cases, with paths of the place.
+
+    Those of the command line alone: the settings of this side may be part of the change.
+    """
     here = Path(config.invocation_params.dir)
-    ignored = [place.path(here / str(path), config) for path in option.ignore or ()]
-    return [
-        *(["-k", option.keyword] if option.keyword else []),
-        *(["-m", option.markexpr] if option.markexpr else []),
-        *(f"--deselect={prefix}" for prefix in option.deselect or ()),
-        *(f"--ignore={path}" for path in ignored),
-        *(f"--ignore-glob={glob}" for glob in option.ignore_glob or ()),
-        *([f"{place.prefix}sweep"] if ours.sweep else []),
-    ]
+    found = []
+    for option, *values in options_among(passed_arguments(config), SELECTING):
+        name, equals, value = option.partition("=")
+        value = value if equals else "".join(values)
+        if name == "--ignore":
+            found.append(f"{name}={place.path(here / value, config)}")
+        else:
+            found += [option, *values]
+    return [*found, *([f"{place.prefix}sweep"] if options_of(config).sweep else [])]

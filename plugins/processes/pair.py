@@ -9,8 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import random
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, TypeVar
 
 import pytest
@@ -32,12 +31,9 @@ from ipubench.plugins.processes.place import Place
 from ipubench.plugins.processes.remote_case import (
     RemoteCase,
     known_reason,
-    results_of,
     running_on,
 )
 from ipubench.plugins.record.structs import Benchmark
-from ipubench.plugins.run.lines import lines_in
-from ipubench.plugins.run.results import SessionResults
 from ipubench.plugins.selection.order import SERVERS
 from ipubench.plugins.selection.selected import case_of
 
@@ -79,8 +75,6 @@ class TwoProcesses:
     most_seconds: float
     #: The share of a round that is timed: setup and teardown of a call are not.
     timed: float = 1.0
-    #: The folders of their journals.
-    folders: Mapping[str, Path] = field(default_factory=dict)
 
     def __enter__(self: Processes) -> Processes:
         return self
@@ -185,10 +179,6 @@ class TwoProcesses:
             if process.close() == guarded_pytest.USAGE_ERROR:
                 raise InstanceError(OTHER_CHECKOUT, OTHER_CHECKOUT, name)
 
-    def results(self, name: str) -> SessionResults:
-        """Return what the journal of one process holds."""
-        return SessionResults.of(lines_in(self.folders[name]))
-
     def order(self, name: str, order: str, argument: Any = None) -> Any:
         """Send a command to one process; return its reply."""
         return self.processes[name].command(order, argument, self.most_seconds)[0]
@@ -218,8 +208,7 @@ def both_started(
     """
     with scratch.folder("pair") as folder:
         pair = {HERE: here.directed(HERE, folder), THERE: there.directed(THERE, folder)}
-        folders = {name: results_of(name, folder) for name in pair}
-        with TwoProcesses(device, progress, pair, here.most_seconds, folders=folders) as processes:
+        with TwoProcesses(device, progress, pair, here.most_seconds) as processes:
             with running_on(here.ours.cpus):
                 processes.launch(here_first)
             yield processes

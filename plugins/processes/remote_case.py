@@ -162,7 +162,7 @@ class RemoteCase:
         Messages call it ``name``. Its log and results are in ``folder``.
         """
         logs = folder / name.replace(" ", "-")
-        program = partial(self.command, results_of(name, folder), logs.with_suffix(".cache"))
+        program = partial(self.command, folder / "results", logs.with_suffix(".cache"))
         return Instances(single_process(name, self.folder, self.environment), program, logs)
 
     def measured(self, name: str = "") -> Dict[str, Benchmark]:
@@ -255,11 +255,6 @@ def common_words(ours: Recording, place: Place, cache: Path) -> List[str]:
         # A test that is expected to fail has to be measured like any other.
         *(["--runxfail"] if config.pluginmanager.hasplugin("skipping") else []),
     ]
-
-
-def results_of(name: str, folder: Path) -> Path:
-    """Return the folder of the journal of a process that takes commands."""
-    return folder / f"{name.replace(' ', '-')}.results"
 
 
 def known_reason(lines: Sequence[str]) -> str:

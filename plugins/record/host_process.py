@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import hashlib
 import os
 import platform
 import re
@@ -160,6 +161,12 @@ def git_output(folder: Path, *words: str) -> Optional[bytes]:
 
 
 @functools.lru_cache(maxsize=None)
+def uncommitted_changes(folder: Path) -> Optional[str]:
+    """Return a digest of what differs from the commit; None without differences, or without git."""
+    changed = git_output(folder, "diff", "HEAD", "--no-ext-diff", "--no-textconv", "--binary")
+    return hashlib.sha256(changed).hexdigest() if changed else None
+
+
 def git_revision(folder: Path) -> Optional[str]:
     """Return the commit of the project's checkout, with -dirty if files differ, or None."""
     words = ("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")

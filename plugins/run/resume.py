@@ -35,7 +35,9 @@ def digest(path: Path) -> str:
 
 def circumstances(run: Recording) -> Dict[str, Optional[str]]:
     """Return what must be the same to resume a run, as the journal stores it."""
-    return {GIT: host_process.git_revision(run.config.rootpath), **run.depends}
+    root = run.config.rootpath
+    changes = host_process.uncommitted_changes(root)
+    return {GIT: host_process.git_revision(root), "the working tree": changes, **run.depends}
 
 
 def other_files(run: Recording, before: Mapping[str, Optional[str]]) -> List[str]:

@@ -37,6 +37,30 @@ def test_a_case_that_only_the_other_side_has_is_named(repository: Repository, ho
         assert "missing" not in outcome.assert_code(0).text
 
 
+@pytest.mark.parametrize(
+    ("how", "code", "line"),
+    [
+        ("--deselect", 0, f"incomparable: {BS1}: it is deselected here, and not there"),
+        ("hook", 0, f"incomparable: {BS1}: it is deselected here, and not there"),
+        ("--collect-only", 4, "--gate compares, but the settings (addopts) only list the cases"),
+    ],
+)
+def test_a_change_that_leaves_a_case_out_is_named(
+    repository: Repository, how: str, code: int, line: str
+) -> None:
+    if how == "hook":
+        conftest = repository.folder / "conftest.py"
+        conftest.write_text(
+            conftest.read_text() + "\n\ndef pytest_collection_modifyitems(items):\n"
+            f"    items[:] = [item for item in items if item.nodeid != {BS1!r}]\n"
+        )
+    else:
+        word = how if how == "--collect-only" else f"--deselect={BS1}"
+        ini = repository.folder / "pytest.ini"
+        ini.write_text(ini.read_text().replace("addopts = ", f"addopts = {word} ", 1))
+    repository.run(*ALPHA, *WORDS).assert_code(code).line(line)
+
+
 def test_another_selection_is_no_missing_case(repository: Repository) -> None:
     """The other side has the same paths, -k and -m; a file that it lacks is new here."""
     (repository.folder / "bench_other.py").write_text(repository.cases.read_text())

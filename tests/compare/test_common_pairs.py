@@ -124,6 +124,42 @@ def test_a_resumed_comparison_keeps_its_pairs(project: Project) -> None:
     assert [pairs.count(name) for name in sorted(set(pairs))] == [4, 4]
 
 
+SKIPS = """\
+    import pytest
+    if (config.batch_size == 1) == ("SIDE" in os.environ):
+        pytest.skip("not on this side")
+"""
+
+
+@pytest.mark.slow
+def test_a_case_that_one_side_skips_is_open_whatever_the_other_side_skips(project: Project) -> None:
+    path = project.folder / "bench_fake.py"
+    trouble = '    if config.trouble == "error":\n'
+    path.write_text(path.read_text().replace(trouble, SKIPS + "    if 0:\n"))
+    words = ("-k", "alpha-bs1-synthetic or alpha-bs8-synthetic", "--gate=5%")
+    outcome = project.run(*words, interpreter(project, "SIDE=there")).assert_code(6)
+    outcome.line("2 of 2 cases are open, so they have not passed: ")
+
+
+EXITS = """\
+    if "IPUBENCH_LEASE_HOLDER" not in os.environ:
+        import pytest
+        pytest.exit("bye", returncode=0)
+"""
+
+
+@pytest.mark.slow
+def test_a_session_that_ends_early_passes_no_gate(project: Project) -> None:
+    """The case is slower, and its test ends the session of the run alone."""
+    path = project.folder / "bench_fake.py"
+    trouble = '    if config.trouble == "error":\n'
+    path.write_text(path.read_text().replace(trouble, EXITS + "    if 0:\n"))
+    side = interpreter(project, "IPUBENCH_FAKE_SLOWDOWN=0.8")
+    outcome = project.run("-k", "beta-synthetic", "--gate=5%", side).assert_code(1)
+    outcome.line("regressed: bench_fake.py::bench_fake[beta-synthetic]")
+    outcome.line("the run ended before its last case: the gate fails, for 1 case")
+
+
 BROKEN = "raise ValueError('broken')\n"
 
 

@@ -66,10 +66,10 @@ def test_poprun_starts_the_instances_of_one_job(together: Project) -> None:
         assert folder.is_dir()
         options = json.loads(note["engine_options"])
         assert options == {
-        "autoReport.all": "true",
-        "autoReport.directory": str(folder),
-        "debug.allowOutOfMemory": "true",
-    }
+            "autoReport.all": "true",
+            "autoReport.directory": str(folder),
+            "debug.allowOutOfMemory": "true",
+        }
 
 
 def test_what_poprun_cannot_do_is_one_message(together: Project) -> None:
