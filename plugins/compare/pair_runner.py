@@ -43,6 +43,9 @@ from ipubench.plugins.state import Run
 
 #: Seconds of the rounds of a case in a pair, on both sides, until its variances are known.
 FIRST_SECONDS, LEAST_SECONDS = 0.15, 0.1
+#: A process chooses the length of its rounds as for a budget of this many seconds: short rounds are
+#: many, so that a disturbed one hardly matters.
+ROUNDS_FOR = 0.05
 #: A command of a process may take as long as --gate-time leaves, but at least this long.
 LEAST_LIMIT = 60.0
 #: What starting two processes, and a case besides its rounds, take before the first pair.
@@ -146,7 +149,8 @@ class PairRunner:
         """Return a process that measures cases on one side."""
         first, *others = [case.item.nodeid for case in cases]
         words = more_tests(self._run, place, others)
-        seconds = max(map(self._budget, cases))
+        together = all(case.can_share for case in cases)
+        seconds = ROUNDS_FOR if together else options_of(self._run.config).budget
         return RemoteCase(self._run, first, place, [*words, f"{place.prefix}budget={seconds:g}s"])
 
     def _reached_by_both(

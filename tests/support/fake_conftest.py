@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest  # noqa: F401  tests append hooks to their copy
+
 from ipubench import PlainImports
 
 PlainImports.install()

@@ -210,7 +210,9 @@ def test_a_case_on_a_gpu_uses_the_decoder_if_there_is_one(
 
     monkeypatch.setattr(on_gpu, "choose_decoder", lambda feed: decode if by_gpu else None)
     host: Any = SimpleNamespace(
-        torch_device=torch.device("cuda"), device=SimpleNamespace(), synchronise=lambda: None
+        torch_device=torch.device("cuda"),
+        device=SimpleNamespace(on_cpu=False),
+        synchronise=lambda: None,
     )
     network: Any = Network()
     step = ClassifierStep(host, network, feed)
