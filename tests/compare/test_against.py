@@ -70,7 +70,7 @@ def test_a_case_that_is_slower_here_fails_with_one_paragraph(project: Project) -
     assert (order[-1], order.count("here"), order.count("there")) == ("here", 4, 3)
     kinds = [line["type"] for line in project.journal()]
     start = kinds.index("case")
-    assert kinds[start : start + 6] == ["case", *["pair"] * 3, "begin", "verdict"]
+    assert kinds[start : start + 6] == ["case", *["pair"] * 3, "verdict", "begin"]
     pairs = [line for line in project.journal() if line["type"] == "pair"]
     assert [pair["here_first"] for pair in pairs] == [True, False, True]
     check_turns(pairs)

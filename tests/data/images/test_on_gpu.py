@@ -212,6 +212,7 @@ def test_a_case_on_a_gpu_uses_the_decoder_if_there_is_one(
     host: Any = SimpleNamespace(
         torch_device=torch.device("cuda"),
         device=SimpleNamespace(on_cpu=False),
+        accelerator=torch.cuda if kind == "cuda" else None,
         synchronise=lambda: None,
     )
     network: Any = Network()
