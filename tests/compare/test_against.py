@@ -90,7 +90,7 @@ def check_turns(pairs: List[Dict[str, Any]]) -> None:
         assert rounds["there"]["seconds"] == [pytest.approx(batches * 0.0016)] * len(first)
         # In every second pair of rounds this process is first.
         assert [first[k] + first[k + 1] for k in range(0, len(first), 2)] == [1] * (len(first) // 2)
-        assert rounds["stopped_by"] == "budget"
+        assert rounds["stopped_by"] == "precision"
 
 
 def test_a_case_that_fails_there_is_incomparable(project: Project) -> None:
