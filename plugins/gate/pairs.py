@@ -39,7 +39,7 @@ from ipubench.plugins.gate.sides import (
     pairs_of,
     sample_in_pair,
 )
-from ipubench.plugins.gate.stored import DETECTABLE_CHANGE
+from ipubench.plugins.gate.stored import detectable_change
 from ipubench.plugins.record.differences import changed_extra_info, differences
 from ipubench.plugins.record.record import SCALARS, THROUGHPUT
 from ipubench.plugins.record.structs import Benchmark
@@ -355,11 +355,6 @@ def kind_of(effect: Effect, threshold: float, level: float) -> str:
     """Return the kind of verdict for an effect, at the level of one look."""
     allowed = math.log1p(threshold)
     return decide(effect, allowed, detectable_change(threshold), level) or INCONCLUSIVE
-
-
-def detectable_change(threshold: float) -> float:
-    """Return the change that must be excluded before a case passes, as a log cost."""
-    return max(2 * math.log1p(threshold), math.log1p(DETECTABLE_CHANGE))
 
 
 def is_clear(found: MetricVerdict) -> bool:

@@ -116,6 +116,11 @@ class StoredRule:
         return min(LEVEL, corrected(LEVEL_OF_ALL, self.cases * len(self.thresholds)))
 
 
+def detectable_change(threshold: float) -> float:
+    """Return the change that must be excluded before a case passes, as a log cost."""
+    return max(2 * math.log1p(threshold), math.log1p(DETECTABLE_CHANGE))
+
+
 @dataclass(frozen=True)
 class MetricRule:
     """Judges one metric of a case by the log costs of processes (plugins/gate/inference.py)."""
@@ -131,7 +136,7 @@ class MetricRule:
 
     def detectable_change(self, now: Sequence[float]) -> float:
         """Return the change that must be excluded before a suspect passes, as a log cost."""
-        return max(2 * math.log1p(self.threshold), math.log1p(DETECTABLE_CHANGE), self.allowed(now))
+        return max(detectable_change(self.threshold), self.allowed(now))
 
     def effect(self, now: Sequence[float]) -> Effect:
         """Return the change of the log cost."""
