@@ -82,7 +82,7 @@ def test_a_new_run_has_a_journal_with_its_first_line(
     assert (run.order, run.note, removed) == ([CASE], "", [1])
     assert run.results_dir == tmp_path / "Mess ergebnisse" / "für mich"
     (first,) = json_lines(run.path)
-    assert first["circumstances"] == {"git": "0123abc", **digests}
+    assert first["circumstances"] == {"git": "0123abc", "the working tree": None, **digests}
     assert (first["type"], first["format"], first["command"]) == ("run", 2, ["-k", "one"])
 
 
@@ -169,7 +169,7 @@ def test_results_are_judged_by_their_latest_conditions(
         assert run.note == f"resuming {path}: {note}"
         assert [item.nodeid for item in done] == ([CASE] if second == 1 else [])
         last = json_lines(path)[-1]
-        assert last["circumstances"] == {"git": "now", **digests}
+        assert last["circumstances"] == {"git": "now", "the working tree": None, **digests}
         assert last["kept"] == run.results.resumed
 
 
