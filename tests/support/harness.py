@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any, Callable, ClassVar, Dict, Iterator, List, Mapping, Optional
 from unittest import mock
 
+import pytest
+
 from ipubench.plugins.run.journal import journals
 from tests.support.process_starter import NO_SUITE, Files, ask, number_from, small_program
 
@@ -228,6 +230,22 @@ def run_here(
         return Outcome(code, out.read() + err.read())
 
 
+def refused(folder: Path, environment: Mapping[str, str], *words: str) -> Outcome:
+    """Run ``pytest WORDS``, which a usage error must end, in this process: nothing is measured."""
+    before, path = dict(sys.modules), list(sys.path)
+    words = (*QUIETLY, "-p", "no:faulthandler", *words)
+    try:
+        outcome = run_here(folder, environment, pytest.main, *words).assert_code(4)
+    finally:
+        sys.path[:] = path
+        for name in sys.modules.keys() - before.keys():
+            if str(getattr(sys.modules[name], "__file__", "")).startswith(f"{folder}{os.sep}"):
+                del sys.modules[name]  # another project has its own
+        sys.modules.update(before)
+    assert "Traceback" not in outcome.text and "INTERNALERROR" not in outcome.text, outcome.text
+    return outcome
+
+
 def run_elsewhere(folder: Path, environment: Mapping[str, str], *words: str) -> Outcome:
     """Run ``python WORDS`` with the suite of another checkout, imported by that process."""
     return SuiteServer.run(folder, environment, *words, framework=NO_SUITE)
@@ -295,6 +313,11 @@ class Project:
         """Run ``pytest bench_fake.py --device=fake WORDS`` in the project."""
         environment = {**self.environment, **(env or {})}
         return run_pytest(self.folder, environment, "bench_fake.py", "--device=fake", *words)
+
+    def refused(self, *words: str, env: Optional[Mapping[str, str]] = None) -> Outcome:
+        """Return the end of a run that a usage error ends, without a process."""
+        environment = {**self.environment, **(env or {})}
+        return refused(self.folder, environment, "bench_fake.py", "--device=fake", *words)
 
     def add_to_conftest(self, text: str) -> None:
         """Append code to the project's conftest.py."""

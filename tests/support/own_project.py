@@ -8,7 +8,14 @@ import subprocess
 from pathlib import Path
 from typing import Any, Dict, List
 
-from tests.support.harness import QUIETLY, ROOT, Outcome, run_elsewhere, run_pytest
+from tests.support.harness import (
+    QUIETLY,
+    ROOT,
+    Outcome,
+    refused,
+    run_elsewhere,
+    run_pytest,
+)
 from tests.support.repository import IDENTITY
 
 WORK = "COUNT = 2000\n\ndef done():\n    return sum(1 for _ in range(COUNT))\n"
@@ -50,6 +57,10 @@ class OwnProject:
             return run_pytest(self.folder, self.environment, *words)
         words = ("-m", "pytest", *QUIETLY, *words)
         return run_elsewhere(self.folder, self.environment, *words)
+
+    def refused(self, *words: str) -> Outcome:
+        """Return the end of a run that a usage error ends, without a process."""
+        return refused(self.folder, self.environment, *words)
 
     def commit(self, message: str) -> None:
         """Make the folder a repository with one commit."""

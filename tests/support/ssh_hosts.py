@@ -14,6 +14,8 @@ import time
 from pathlib import Path
 from typing import Iterator, List
 
+from tests.support.harness import ROOT
+
 PORT = 2222
 MOST_WAIT = 20.0
 
@@ -89,7 +91,7 @@ class SshHost:
                     "UsePAM no",
                     "PidFile none",
                     f"SetEnv HOME={self.home} IPUBENCH_LEASE_DIR={self.home}/leases "
-                    f"IPUBENCH_CACHE_DIR={self.home}/cache",
+                    f"IPUBENCH_CACHE_DIR={self.home}/cache PYTHONPATH={ROOT}",
                 ]
             ),
             encoding="utf-8",
@@ -119,10 +121,6 @@ class SshHost:
         """Kill all of its processes, as in a crash of the machine."""
         pids = _run("ip", "netns", "pids", self._space).stdout.split()
         _run("kill", "-9", *pids)
-
-    def cut(self) -> None:
-        """Disconnect its network."""
-        _run("ip", "link", "set", self._links[0], "down")
 
     def stop(self) -> None:
         """Stop it and remove everything."""
