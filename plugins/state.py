@@ -15,18 +15,18 @@ from ipubench.plugins.run.bounds import Bounds
 from ipubench.plugins.run.gate_time import GateTime
 from ipubench.plugins.run.interruption import Interruption
 from ipubench.plugins.run.progress import Progress
-from ipubench.plugins.run.results import Recording
+from ipubench.plugins.run.recording import Recording
 from ipubench.plugins.run.time_spent import TimeSpent, seconds_of_start
 
 if TYPE_CHECKING:
     from ipubench.fixtures.instances.instance import Instance
-    from ipubench.plugins.baseline.entries import EntryKey
     from ipubench.plugins.baseline.stored_baseline import StoredBaseline
     from ipubench.plugins.count.counter import Counter
     from ipubench.plugins.count.state import Counting
     from ipubench.plugins.gate.policy_file import Policy
     from ipubench.plugins.processes.against import Against
     from ipubench.plugins.record.verdict import Verdict
+    from ipubench.plugins.results.places import EntryKey
 
 #: Options of a run that compares, counts, or measures cases in more processes.
 COMPARING = (

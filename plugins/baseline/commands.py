@@ -18,7 +18,6 @@ from ipubench.plugins.baseline.entries import (
     exit_code,
     gone,
     key_of,
-    names_of,
     software_since,
 )
 from ipubench.plugins.baseline.format import BaselineError
@@ -36,6 +35,7 @@ from ipubench.plugins.record.text import (
     terminal_width,
 )
 from ipubench.plugins.record.verdict import EXIT_UNDECIDED, known
+from ipubench.plugins.results.places import names_of
 
 #: Files that mark the folder of a project.
 OF_A_ROOT = ("pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg", "setup.py")

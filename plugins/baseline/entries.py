@@ -15,8 +15,6 @@ from typing import (
     NamedTuple,
     Optional,
     Sequence,
-    Set,
-    Tuple,
     TypeVar,
 )
 
@@ -40,9 +38,10 @@ from ipubench.plugins.record.verdict import (
     NEW,
     REGRESSED,
     Verdict,
+    of_verdicts,
 )
-from ipubench.plugins.run.exit_code import of_verdicts
-from ipubench.plugins.run.results import SessionResults
+from ipubench.plugins.results.places import EntryKey, place_of
+from ipubench.plugins.results.run_results import RunResults
 
 #: An entry keeps this many accepted slow-downs; the history has them all.
 MOST_ACCEPTED = 20
@@ -51,9 +50,6 @@ HASH_LENGTH = 8  # shown digits of a configuration's hash
 
 Name = TypeVar("Name")
 Value = TypeVar("Value")
-
-#: The node id of a case and the fingerprint of a device, '' if unknown.
-EntryKey = Tuple[str, str]
 
 
 class Key(NamedTuple):
@@ -70,25 +66,6 @@ def key_of(benchmark: Benchmark) -> Key:
     return Key(benchmark.fullname, record.config_hash, record.device.fingerprint)
 
 
-def place_of(benchmark: Benchmark) -> EntryKey:
-    """Return the case of an entry and the machine that measured it."""
-    return benchmark.fullname, benchmark.record.device.fingerprint
-
-
-def names_of(places: Iterable[EntryKey]) -> Dict[EntryKey, str]:
-    """Return a name for each place: its node id, plus the machine if there are several."""
-    machines: Dict[str, Set[str]] = {}
-    known = list(dict.fromkeys(places))
-    for nodeid, machine in known:
-        machines.setdefault(nodeid, set()).update({machine} - {""})
-    return {
-        (nodeid, machine): f"{nodeid} on {machine}"
-        if machine and len(machines[nodeid]) > 1
-        else nodeid
-        for nodeid, machine in known
-    }
-
-
 def configurations_of(keys: Sequence[Key]) -> List[str]:
     """Return a suffix for each entry's name: its configuration, if a machine has several, or ''."""
     counts = collections.Counter((key.nodeid, key.fingerprint) for key in set(keys))
@@ -98,7 +75,7 @@ def configurations_of(keys: Sequence[Key]) -> List[str]:
     ]
 
 
-def measured(results: SessionResults) -> List[Benchmark]:
+def measured(results: RunResults) -> List[Benchmark]:
     """Return the results of a run for a baseline: its credible cases with all their processes."""
     return [
         results.with_fresh(nodeid)
@@ -107,7 +84,7 @@ def measured(results: SessionResults) -> List[Benchmark]:
     ]
 
 
-def unproven(results: SessionResults) -> Dict[str, str]:
+def unproven(results: RunResults) -> Dict[str, str]:
     """Return case -> outcome for the measured cases whose result may be wrong.
 
     Their tests did not pass, for another reason than a regression.

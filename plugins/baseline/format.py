@@ -12,9 +12,10 @@ from typing import Any, Callable, Final, Literal, Mapping, Sequence, Set
 from ipubench.fixtures.case.untrusted import MOST_VALUES, parse_json, printable_lines, typed
 from ipubench.plugins.baseline.entries import Key, key_of
 from ipubench.plugins.baseline.pytest_benchmark_file import is_saved_file, with_records
-from ipubench.plugins.baseline.run_facts import RunFacts
 from ipubench.plugins.record.record import clean_rounds, rounds_of
 from ipubench.plugins.record.structs import NAMESPACE, Around, Benchmark, Json, Part, inward
+from ipubench.plugins.results.report import Report
+from ipubench.plugins.results.run_facts import RunFacts
 
 FORMAT: Final = 2
 #: A file may have fewer digits of a rate than of its rounds.
@@ -64,6 +65,10 @@ class Document(Around, frozen=True, kw_only=True):
         """Return a document with these benchmarks."""
         known = {name: getattr(around, name) for name in Around.__struct_fields__}
         return cls(**known, benchmarks=benchmarks, ipubench=OurPart(FORMAT, runs))
+
+    def report(self) -> Report:
+        """Return its results, as tables show them."""
+        return Report(self.benchmarks, self.ipubench.runs, around=self)
 
 
 def decode(path: Path, text: str, wanted: Callable[[str], bool], imports: bool) -> Document:

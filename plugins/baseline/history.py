@@ -55,7 +55,7 @@ from ipubench.plugins.record.text import (
     time_stamp,
 )
 from ipubench.plugins.record.verdict import interval_text
-from ipubench.plugins.run.results import Recording
+from ipubench.plugins.run.recording import Recording
 
 FOLDER = Path("baselines", "history")
 # A run that ended like this does not count in a trend.

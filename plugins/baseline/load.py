@@ -6,14 +6,12 @@ import os
 import re
 from typing import Any, Dict, List, Union
 
-from msgspec.structs import replace
-
 from ipubench.fixtures.machine.files import user_path
-from ipubench.plugins.baseline.case_row import CaseRow
-from ipubench.plugins.baseline.columns import CSV
 from ipubench.plugins.baseline.entries import newest
-from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.baseline.runs import read_sound_run
+from ipubench.plugins.results.case_row import CaseRow
+from ipubench.plugins.results.columns import CSV
+from ipubench.plugins.results.report import Report
 
 
 def load(path: Union[str, os.PathLike[str]]) -> List[Dict[str, Any]]:
@@ -23,8 +21,7 @@ def load(path: Union[str, os.PathLike[str]]) -> List[Dict[str, Any]]:
     stands for what a case does not have. Raises BaselineError for what cannot be read.
     """
     stored = read_sound_run(user_path(os.fspath(path)))
-    document = replace(stored.document, benchmarks=newest(stored.benchmarks))
-    return list(map(_record_of, Report(document, stored.runs).rows()))
+    return list(map(_record_of, Report(newest(stored.benchmarks), stored.runs).rows()))
 
 
 def _record_of(row: CaseRow) -> Dict[str, Any]:

@@ -24,23 +24,22 @@ from ipubench.plugins.baseline.commands import (
 )
 from ipubench.plugins.baseline.entries import (
     MOST_NAMES,
-    EntryKey,
     Key,
     accepting,
     as_promoted,
     by_machine,
     key_of,
     left_out,
-    place_of,
     why_disturbed,
 )
 from ipubench.plugins.baseline.format import BaselineError, Document
-from ipubench.plugins.baseline.rows import Report
-from ipubench.plugins.baseline.run_facts import FAILED, NOT_RUN, UNPROVEN, RunFacts, worst_run
 from ipubench.plugins.baseline.runs import read_sound_run
 from ipubench.plugins.record.structs import Accepted, Benchmark
 from ipubench.plugins.record.text import matches, say, time_stamp
 from ipubench.plugins.record.verdict import INCONCLUSIVE, MISSING, REGRESSED
+from ipubench.plugins.results.places import EntryKey, place_of
+from ipubench.plugins.results.report import Report
+from ipubench.plugins.results.run_facts import FAILED, NOT_RUN, UNPROVEN, RunFacts, worst_run
 
 #: The exit code if good cases were promoted but others were disturbed.
 EXIT_INCOMPLETE = 1
@@ -146,7 +145,7 @@ def promote(args: Namespace) -> int:
         # If one case is refused, none is promoted.
         kept = [] if found.refused else [as_promoted(b, target.stem) for b in found.promoted]
         known = {key_of(benchmark): benchmark for benchmark in [*found.promoted, *kept]}
-        document = replace(stored.document, benchmarks=found.proven)
+        document = Document.of(stored.around, found.proven)
         print_lines(_keep_history(document, known, args.history))
     if found.refused:
         some = some_of(found.refused, MOST_NAMES)
@@ -156,7 +155,7 @@ def promote(args: Namespace) -> int:
             "names the baseline"
         )
     if found.promoted:
-        store.save(target, replace(stored.document, benchmarks=found.promoted))
+        store.save(target, Document.of(stored.around, found.promoted))
         subject = counted(len(found.promoted), f"case of {path} is", f"cases of {path} are")
         say(f"{subject} the baseline {target} now")
     else:

@@ -9,19 +9,15 @@ from msgspec.structs import replace
 
 from ipubench.fixtures.machine.files import FOLDER
 from ipubench.plugins.baseline import store
-from ipubench.plugins.baseline.entries import (
-    EntryKey,
-    key_of,
-    measured,
-    place_of,
-)
-from ipubench.plugins.baseline.format import BaselineError, Document
-from ipubench.plugins.baseline.rows import Report
-from ipubench.plugins.baseline.run_facts import RunFacts, lost, superseded
+from ipubench.plugins.baseline.entries import key_of, measured
+from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.record.structs import Around, Benchmark
+from ipubench.plugins.results.lines import Damaged, JournalLine, RunLine, read_lines
+from ipubench.plugins.results.places import EntryKey, place_of
+from ipubench.plugins.results.report import Report
+from ipubench.plugins.results.run_facts import RunFacts, lost, superseded
+from ipubench.plugins.results.run_results import RunResults
 from ipubench.plugins.run import journal
-from ipubench.plugins.run.lines import Damaged, JournalLine, RunLine, read_lines
-from ipubench.plugins.run.results import SessionResults
 
 NO_FIRST_LINE = (
     "this journal has no first line, so its process was killed before it measured anything; delete "
@@ -40,8 +36,7 @@ def read_run(path: Path) -> Report:
     if store.kind(path) == FOLDER:
         return _read_folder(path)
     if path.suffix != ".jsonl":
-        document = store.load_document(path)
-        return Report(document, document.ipubench.runs)
+        return store.load_document(path).report()
     return _run_of(path, _lines_of(path))
 
 
@@ -78,7 +73,7 @@ def _read_folder(folder: Path) -> Report:
     for one in found:
         newest.update((place_of(benchmark), benchmark) for benchmark in one.benchmarks)
     runs = superseded([*empty, *(run for one in found for run in one.runs)])
-    return Report(replace(found[-1].document, benchmarks=list(newest.values())), runs)
+    return Report(list(newest.values()), runs, around=found[-1].around)
 
 
 def _lines_of(path: Path) -> Lines:
@@ -98,16 +93,16 @@ def _run_of(path: Path, lines: Lines) -> Report:
             f"the run {path} has format {first.format}, this version reads up to "
             f"{journal.FORMAT}: use a newer ipubench"
         )
-    results = SessionResults.of(lines)
+    results = RunResults.of(lines)
     benchmarks = measured(results)
     revision = benchmarks[-1].record.git if benchmarks else None
     run = facts_of(results, str(path), journal.shown_command(first.command))
     # Each record has what pytest-benchmark would add.
     around = Around(commit_info={"id": revision})
-    return Report(Document.of(around, benchmarks), [replace(run, started=first.started)])
+    return Report(benchmarks, [replace(run, started=first.started)], around=around)
 
 
-def facts_of(results: SessionResults, name: str, command: str) -> RunFacts:
+def facts_of(results: RunResults, name: str, command: str) -> RunFacts:
     """Return the facts about a run from its results, including its end if it has one."""
     end = results.end
     return RunFacts(
@@ -135,6 +130,6 @@ def joined(stored: Sequence[Report]) -> Report:
     benchmarks = [benchmark for one in stored for benchmark in one.benchmarks]
     benchmarks.sort(key=lambda benchmark: benchmark.record.time)
     entries = {key_of(benchmark): benchmark for benchmark in benchmarks}
-    newest = max((one.document for one in stored), key=lambda found: found.datetime)
+    around = max((one.around for one in stored), key=lambda found: found.datetime)
     runs = [run for one in stored for run in one.runs]
-    return Report(replace(newest, benchmarks=list(entries.values())), runs)
+    return Report(list(entries.values()), runs, around=around)

@@ -19,14 +19,7 @@ from ipubench.fixtures.machine.files import (
     write_atomically,
 )
 from ipubench.fixtures.machine.locks import LockTimeout, locked
-from ipubench.plugins.baseline.entries import (
-    EntryKey,
-    complete,
-    in_order,
-    place_of,
-    replaced,
-    why_disturbed,
-)
+from ipubench.plugins.baseline.entries import complete, in_order, replaced, why_disturbed
 from ipubench.plugins.baseline.format import (
     MOST_BYTES,
     BaselineError,
@@ -37,6 +30,7 @@ from ipubench.plugins.baseline.format import (
 )
 from ipubench.plugins.record.files import json_text, storable
 from ipubench.plugins.record.structs import Around, Benchmark, as_plain
+from ipubench.plugins.results.places import EntryKey, place_of
 
 FOLDER, SUFFIX = "baselines", ".json"
 LOCK_SECONDS = 60.0

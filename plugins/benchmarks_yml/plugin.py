@@ -35,7 +35,7 @@ from ipubench.plugins.benchmarks_yml.entry import Entry
 from ipubench.plugins.benchmarks_yml.reader import read_entries
 from ipubench.plugins.benchmarks_yml.results import column_lines, csv_text
 from ipubench.plugins.command_line.role import Role
-from ipubench.plugins.run.results import Recording
+from ipubench.plugins.run.recording import Recording
 from ipubench.plugins.selection.selected import Selection, cases_among
 from ipubench.plugins.state import Run
 

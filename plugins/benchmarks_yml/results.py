@@ -7,7 +7,6 @@ from statistics import fmean
 from typing import Dict, List, Sequence, Tuple
 
 from ipubench.fixtures.case.masking import mask_value
-from ipubench.plugins.baseline.exports import csv_table
 from ipubench.plugins.benchmarks_yml import template
 from ipubench.plugins.benchmarks_yml.cases import SpecConfig
 from ipubench.plugins.benchmarks_yml.command import Ran
@@ -19,6 +18,7 @@ from ipubench.plugins.benchmarks_yml.metrics import (
     MetricError,
     search,
 )
+from ipubench.plugins.record.csv_text import csv_table
 from ipubench.plugins.record.record import LEAST_AMOUNT, MOST_AMOUNT
 from ipubench.plugins.record.structs import Benchmark, Facts, Json, SpecMetric
 from ipubench.plugins.record.text import finite_number, short_number

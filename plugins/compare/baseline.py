@@ -14,13 +14,7 @@ from pytest import ExitCode
 from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.baseline import store
-from ipubench.plugins.baseline.entries import (
-    left_out,
-    measured,
-    place_of,
-    unproven,
-    why_disturbed,
-)
+from ipubench.plugins.baseline.entries import left_out, measured, unproven, why_disturbed
 from ipubench.plugins.baseline.format import BaselineError, Document
 from ipubench.plugins.baseline.renamed import renamed
 from ipubench.plugins.baseline.stored_baseline import StoredBaseline
@@ -42,11 +36,13 @@ from ipubench.plugins.gate.stored import StoredRule
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.record import is_imported
 from ipubench.plugins.record.verdict import (
+    FAILING,
     INCONCLUSIVE,
     MISSING,
     REGRESSED,
+    of_verdicts,
 )
-from ipubench.plugins.run.exit_code import FAILING, of_verdicts
+from ipubench.plugins.results.places import place_of
 from ipubench.plugins.run.progress import rough_duration
 from ipubench.plugins.run.resume import digest
 from ipubench.plugins.selection.functions import make_case

@@ -11,7 +11,7 @@ from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.baseline.renamed import name_now
 from ipubench.plugins.processes.collecting import collect
 from ipubench.plugins.record.verdict import INCOMPARABLE, Verdict
-from ipubench.plugins.run.lines import VerdictLine
+from ipubench.plugins.results.lines import VerdictLine
 from ipubench.plugins.selection.selected import case_of
 from ipubench.plugins.state import Run
 

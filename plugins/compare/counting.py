@@ -41,7 +41,7 @@ from ipubench.plugins.record.verdict import (
     JudgedMetric,
     Verdict,
 )
-from ipubench.plugins.run.lines import CountLine
+from ipubench.plugins.results.lines import CountLine
 from ipubench.plugins.run.progress import Progress, time_left
 from ipubench.plugins.selection.selected import case_of
 from ipubench.plugins.state import Run

@@ -23,7 +23,7 @@ from ipubench.plugins.processes.place import HERE, Place
 from ipubench.plugins.processes.remote_case import RemoteCase, known_reason
 from ipubench.plugins.record.structs import Profile
 from ipubench.plugins.record.verdict import REGRESSED
-from ipubench.plugins.run.lines import ProfileLine
+from ipubench.plugins.results.lines import ProfileLine
 from ipubench.plugins.selection.selected import case_of
 from ipubench.plugins.state import Run
 

@@ -24,8 +24,8 @@ from ipubench.plugins.record.verdict import (
     message,
     undecided_message,
 )
+from ipubench.plugins.results.lines import VerdictLine
 from ipubench.plugins.run.bounds import run_once
-from ipubench.plugins.run.lines import VerdictLine
 from ipubench.plugins.state import Run
 
 NOT_MEASURED = "its processes have ended without measuring it"

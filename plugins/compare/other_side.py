@@ -31,7 +31,7 @@ from ipubench.plugins.processes.against import Against
 from ipubench.plugins.processes.place import find, find_revision, python_of
 from ipubench.plugins.processes.revision import PREFIX, is_this_checkout
 from ipubench.plugins.record.verdict import EXIT_UNDECIDED, NEW, REGRESSED, Verdict
-from ipubench.plugins.run.lines import VerdictLine
+from ipubench.plugins.results.lines import VerdictLine
 from ipubench.plugins.run.progress import rough_duration
 from ipubench.plugins.selection.selected import case_of
 from ipubench.plugins.state import Run

@@ -38,7 +38,7 @@ from ipubench.plugins.processes.remote_case import (
 )
 from ipubench.plugins.record.record import THROUGHPUT
 from ipubench.plugins.record.text import percent, rate_text
-from ipubench.plugins.run.lines import CaseLine, PairLine
+from ipubench.plugins.results.lines import CaseLine, PairLine
 from ipubench.plugins.state import Run
 
 #: Seconds of the rounds of a case in a pair, on both sides, until its variances are known.

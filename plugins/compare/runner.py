@@ -16,7 +16,7 @@ from ipubench.plugins.processes.remote_case import RemoteCase
 from ipubench.plugins.record.record import was_disturbed
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.text import rate_text
-from ipubench.plugins.run.lines import FreshLine
+from ipubench.plugins.results.lines import FreshLine
 from ipubench.plugins.run.progress import rough_duration
 from ipubench.plugins.state import Run
 

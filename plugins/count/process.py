@@ -20,8 +20,9 @@ from ipubench.plugins.count.counter import CALLGRIND
 from ipubench.plugins.processes.place import HERE, Place
 from ipubench.plugins.processes.remote_case import Outcome, RemoteCase, more_tests, tests_not_found
 from ipubench.plugins.record.structs import CountedCase
-from ipubench.plugins.run.lines import CountLine, lines_in
-from ipubench.plugins.run.results import Recording, SessionResults
+from ipubench.plugins.results.lines import CountLine, lines_in
+from ipubench.plugins.results.run_results import RunResults
+from ipubench.plugins.run.recording import Recording
 
 #: Where the counter of a process puts its files.
 FOLDER_VARIABLE = "IPUBENCH_COUNT_FOLDER"
@@ -112,7 +113,7 @@ def _done(folder: Path, children: int) -> int:
     return sum(children if one.uncountable else 1 for one in found)
 
 
-def _reason(results: SessionResults, name: str) -> str:
+def _reason(results: RunResults, name: str) -> str:
     outcome, why = results.outcomes.get(name, ""), results.reasons.get(name, "")
     if outcome == "passed":
         return "it made no call that can be counted alone"

@@ -29,8 +29,7 @@ from ipubench.plugins.fleet.xdist_adapter import CRASHED, XdistSession, no_answe
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.record import with_record
 from ipubench.plugins.record.text import name_of_test
-from ipubench.plugins.run.journal import start_late
-from ipubench.plugins.run.lines import (
+from ipubench.plugins.results.lines import (
     BeginLine,
     CaseLine,
     Damaged,
@@ -40,6 +39,7 @@ from ipubench.plugins.run.lines import (
     OutcomeLine,
     lines_of,
 )
+from ipubench.plugins.run.journal import start_late
 from ipubench.plugins.selection.selected import case_of
 from ipubench.plugins.state import Run, run_of
 

@@ -25,7 +25,7 @@ from ipubench.fixtures.poplar.options import TF_FLAGS, case_flags
 from ipubench.plugins.command_line.arguments import inspection_arguments
 from ipubench.plugins.measure.base import Measured, fail_where_implausible, state_of
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.run.lines import CaseLine
+from ipubench.plugins.results.lines import CaseLine
 from ipubench.plugins.selection.selected import case_of
 from ipubench.plugins.state import Flags, run_of
 

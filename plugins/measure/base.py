@@ -62,7 +62,7 @@ from ipubench.plugins.record.structs import (
 )
 from ipubench.plugins.record.text import percent, time_stamp
 from ipubench.plugins.record.verdict import known
-from ipubench.plugins.run.lines import CaseLine, ExtraLine
+from ipubench.plugins.results.lines import CaseLine, ExtraLine
 from ipubench.plugins.selection.selected import framework_of
 from ipubench.plugins.state import Run, run_of
 

@@ -12,7 +12,7 @@ from ipubench.plugins.count.callgrind import delete_dumps
 from ipubench.plugins.count.children import ChildError, counts_in_child
 from ipubench.plugins.count.process import CHILDREN_VARIABLE, FOLDER_VARIABLE
 from ipubench.plugins.record.structs import CountedCase
-from ipubench.plugins.run.lines import CountLine
+from ipubench.plugins.results.lines import CountLine
 from ipubench.plugins.state import Run
 
 

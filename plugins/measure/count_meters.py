@@ -42,7 +42,7 @@ from ipubench.plugins.record import host_process, pytest_benchmark_adapter
 from ipubench.plugins.record.record import BY_COUNTS, ITSELF
 from ipubench.plugins.record.statistics import latency, throughput
 from ipubench.plugins.record.structs import Contention, CountedCase, Facts, Memory
-from ipubench.plugins.run.lines import CountLine
+from ipubench.plugins.results.lines import CountLine
 
 
 class CountMeter(CallMeter):

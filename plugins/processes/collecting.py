@@ -24,7 +24,7 @@ from ipubench.plugins.processes.remote_case import (
     common_words,
     known_reason,
 )
-from ipubench.plugins.run.results import Recording
+from ipubench.plugins.run.recording import Recording
 
 MODULE = "ipubench_names_of_cases"
 #: pytest's options that select tests.

@@ -40,8 +40,9 @@ from ipubench.plugins.command_line.own_options import own_arguments
 from ipubench.plugins.processes import guarded_pytest
 from ipubench.plugins.processes.place import HERE, Place
 from ipubench.plugins.record.structs import Benchmark
-from ipubench.plugins.run.lines import Damaged, JournalLine, lines_in
-from ipubench.plugins.run.results import Recording, SessionResults
+from ipubench.plugins.results.lines import Damaged, JournalLine, lines_in
+from ipubench.plugins.results.run_results import RunResults
+from ipubench.plugins.run.recording import Recording
 
 #: The last lines of a process's output that are searched for a reason.
 MOST_LINES = 200
@@ -208,9 +209,9 @@ class Outcome:
     journal: Sequence[Union[JournalLine, Damaged]]
 
     @property
-    def results(self) -> SessionResults:
+    def results(self) -> RunResults:
         """Return its recorded results."""
-        return SessionResults.of(self.journal)
+        return RunResults.of(self.journal)
 
     @property
     def how(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Optional, Sequence, Union
+from typing import Iterable, Optional, Sequence, Union
 
 from ipubench.fixtures.case.errors import counted
 from ipubench.plugins.record.record import INSTRUCTIONS, SCALARS, THROUGHPUT
@@ -22,6 +22,8 @@ OPEN = (INCONCLUSIVE, INCOMPARABLE)
 LEAST_SHOWN = 0.001
 #: The exit code if there is a gate but no case was decided.
 EXIT_UNDECIDED = 6
+#: The kinds of verdict that fail a run.
+FAILING = (REGRESSED, MISSING)
 
 
 class JudgedMetric(Part, frozen=True, omit_defaults=False):
@@ -71,6 +73,17 @@ class Verdict(Part, frozen=True, omit_defaults=False):
 
 #: The verdict on a case that was not compared.
 NO_VERDICT = Verdict("")
+
+
+def of_verdicts(kinds: Iterable[str], failing: Sequence[str] = FAILING) -> int:
+    """Return a gate's exit code: 1 if a verdict fails the run, 6 if no case was decided, else 0.
+
+    It depends on nothing else: a marker such as ``xfail`` changes a test's outcome, not a verdict.
+    """
+    found = set(kinds)
+    if found.intersection(failing):
+        return 1
+    return 0 if found.intersection(DECIDED) else EXIT_UNDECIDED
 
 
 def message(name: str, verdict: Verdict, record: str) -> str:

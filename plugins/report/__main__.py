@@ -21,8 +21,6 @@ from ipubench.plugins.baseline.commands import suite_root
 from ipubench.plugins.baseline.entries import by_case, differences, find, key_of, newest
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.renamed import names_in, renamed
-from ipubench.plugins.baseline.rows import Report, conclusion, exit_code
-from ipubench.plugins.baseline.run_facts import lost
 from ipubench.plugins.baseline.runs import joined, read_run
 from ipubench.plugins.record.text import (
     EXIT_USAGE,
@@ -34,6 +32,8 @@ from ipubench.plugins.record.text import (
     say,
 )
 from ipubench.plugins.report.files import ReportError, check, write
+from ipubench.plugins.results.report import Report, conclusion, exit_code
+from ipubench.plugins.results.run_facts import lost
 
 DEFAULT_GATE = 0.02
 
@@ -104,11 +104,11 @@ def read_all(paths: Sequence[Path]) -> Report:
         # Name a shard by its given path.
         named = len(one.runs) == 1
         runs = [replace(run, name=str(path)) for run in one.runs] if named else one.runs
-        found.append(Report(one.document, runs))
+        found.append(Report(one.benchmarks, runs, around=one.around))
     if not found:
         raise BaselineError("\n".join(problems))
     whole = joined(found)
-    return Report(whole.document, [*whole.runs, *lost_runs])
+    return Report(whole.benchmarks, [*whole.runs, *lost_runs], around=whole.around)
 
 
 def stored_report(paths: Sequence[Path], before: Optional[Path], threshold: float) -> Report:
@@ -118,7 +118,7 @@ def stored_report(paths: Sequence[Path], before: Optional[Path], threshold: floa
     """
     stored = read_all(paths)
     now = newest(stored.benchmarks)
-    report = Report(replace(stored.document, benchmarks=now), stored.runs)
+    report = Report(now, stored.runs, around=stored.around)
     if before is None:
         return report
     judged = [run for run in report.runs if run.judged]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Dict, List, Tuple
 
-from ipubench.plugins.baseline.format import Document
 from ipubench.plugins.record.record import facts_in
 from ipubench.plugins.record.structs import Facts
+from ipubench.plugins.results.report import Report
 
 
-def environment(document: Document) -> Dict[str, Dict[str, str]]:
+def environment(report: Report) -> Dict[str, Dict[str, str]]:
     """Return the environment as group -> key -> value; all values if cases differ."""
     groups: Dict[str, Dict[str, List[str]]] = {}
-    for benchmark in document.benchmarks:
+    for benchmark in report.benchmarks:
         record = benchmark.record
         device = record.device
         parts: Dict[str, Facts] = {
@@ -31,7 +31,7 @@ def environment(document: Document) -> Dict[str, Dict[str, str]]:
                 seen = groups.setdefault(group, {}).setdefault(key, [])
                 if value not in seen:
                     seen.append(value)
-    machine = dict(document.machine_info)
+    machine = dict(report.around.machine_info)
     cpu = facts_in(machine.get("cpu"))
     if cpu:  # a list of a hundred flags
         machine["cpu"] = {k: v for k, v in cpu.items() if k != "flags"}

@@ -10,19 +10,19 @@ from typing import Callable, Dict, Iterator, List
 
 from ipubench.fixtures.machine.files import check_folder_writable, write_atomically
 from ipubench.plugins.baseline import store
-from ipubench.plugins.baseline.case_row import CaseRow
 from ipubench.plugins.baseline.entries import complete
-from ipubench.plugins.baseline.exports import (
+from ipubench.plugins.baseline.format import BaselineError, Document
+from ipubench.plugins.report.exports import (
     bencher,
     csv_with_verdicts,
     github_action_benchmark,
     pytest_benchmark,
 )
-from ipubench.plugins.baseline.format import BaselineError, Document
-from ipubench.plugins.baseline.rows import Report
-from ipubench.plugins.baseline.run_facts import UNPROVEN
 from ipubench.plugins.report.markdown import markdown
 from ipubench.plugins.report.page import page
+from ipubench.plugins.results.case_row import CaseRow
+from ipubench.plugins.results.report import Report
+from ipubench.plugins.results.run_facts import UNPROVEN
 from ipubench.plugins.web.templates import is_installed
 
 NO_LIBRARIES = "reports need jinja2: pip install jinja2"
@@ -62,7 +62,7 @@ def write(report: Report, folder: Path) -> List[str]:
         "report.html": lambda: page(report),
         "summary.md": lambda: markdown(report),
         "results.csv": lambda: csv_with_verdicts(report),
-        "pytest-benchmark.json": lambda: pytest_benchmark(report.document),
+        "pytest-benchmark.json": lambda: pytest_benchmark(report),
         "github-action-benchmark.json": lambda: github_action_benchmark(_sound(report)),
         "bencher.json": lambda: bencher(_sound(report)),
     }
@@ -106,9 +106,8 @@ def _noted(problems: List[str], name: str) -> Iterator[None]:
 
 def _save(report: Report, path: Path) -> None:
     """Write this report's credible cases, without those of an earlier report in the file."""
-    benchmarks = report.document.benchmarks
-    credible = [complete(b) for b in benchmarks if not b.record.implausible]
-    store.write(path, Document.of(report.document, credible, report.runs))
+    credible = [complete(b) for b in report.benchmarks if not b.record.implausible]
+    store.write(path, Document.of(report.around, credible, report.runs))
 
 
 def append_summary(report: Report) -> None:

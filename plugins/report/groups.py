@@ -10,8 +10,6 @@ import dataclasses
 import math
 from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
-from ipubench.plugins.baseline.case_row import CaseRow, Ratio
-from ipubench.plugins.baseline.columns import GROUP
 from ipubench.plugins.gate.countable import deciding
 from ipubench.plugins.gate.inference import effect
 from ipubench.plugins.gate.metric_verdict import log_cost
@@ -19,6 +17,8 @@ from ipubench.plugins.gate.shown_throughput import throughput_of
 from ipubench.plugins.gate.stored import ASSUMED
 from ipubench.plugins.record.record import THROUGHPUT, is_timed, processes_of
 from ipubench.plugins.record.structs import Benchmark, Facts
+from ipubench.plugins.results.case_row import CaseRow, Ratio
+from ipubench.plugins.results.columns import GROUP
 
 #: A 95% interval is this many standard errors wide.
 ERRORS_WIDE = 2 * 1.96

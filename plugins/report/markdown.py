@@ -4,18 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from ipubench.plugins.baseline.case_row import CaseRow
-from ipubench.plugins.baseline.columns import SUMMARY, shared_line, shown_columns
-from ipubench.plugins.baseline.rows import (
-    CHANGED,
-    Report,
-    by_change,
-    exit_code,
-    headline,
-    named,
-    own_noise,
-)
-from ipubench.plugins.baseline.run_facts import NO_GATE
 from ipubench.plugins.record.text import cut_middle, minute_of, rate_text
 from ipubench.plugins.record.verdict import (
     EXIT_UNDECIDED,
@@ -28,6 +16,18 @@ from ipubench.plugins.report.environment import environment
 from ipubench.plugins.report.groups import GROUP_HEADINGS, group_tables
 from ipubench.plugins.report.mean_change import mean_in_words
 from ipubench.plugins.report.open_cases import open_line
+from ipubench.plugins.results.case_row import CaseRow
+from ipubench.plugins.results.columns import SUMMARY, shared_line, shown_columns
+from ipubench.plugins.results.report import (
+    CHANGED,
+    Report,
+    by_change,
+    exit_code,
+    headline,
+    named,
+    own_noise,
+)
+from ipubench.plugins.results.run_facts import NO_GATE
 from ipubench.plugins.web.templates import render
 
 # GitHub limits a comment to 65,536 characters, GitLab to a million.
@@ -79,7 +79,7 @@ def markdown(report: Report) -> str:
             "all": "The case" if len(rows) == 1 else f"All {len(rows)} cases",
             "started": "" if whole.started is None else minute_of(whole.started),
             "command": cut_middle(whole.command, MOST_COMMAND),
-            "published": list(map(str.strip, published.last_lines(report.document.benchmarks))),
+            "published": list(map(str.strip, published.last_lines(report.benchmarks))),
             "environment": _environment(report),
             "left": LEFT,
             "open": "" if whole.gate == NO_GATE else open_line(judged),
@@ -139,7 +139,7 @@ def _rate(value: Optional[float], unit: str) -> str:
 def _environment(report: Report) -> List[Tuple[str, str]]:
     """Return facts of the environment, limited to a small part of a comment."""
     found: List[Tuple[str, str]] = []
-    groups = environment(report.document)
+    groups = environment(report)
     size = 0
     for group in ("device", "conditions", "versions", "code"):
         for key, value in groups.get(group, {}).items():

@@ -7,17 +7,6 @@ from urllib.parse import quote
 
 from msgspec import to_builtins
 
-from ipubench.plugins.baseline.case_row import CaseRow
-from ipubench.plugins.baseline.columns import CHARTS, COLUMNS, PAGE
-from ipubench.plugins.baseline.rows import (
-    Report,
-    by_change,
-    conclusion,
-    counts,
-    named,
-    place,
-)
-from ipubench.plugins.baseline.run_facts import BAD, MEASURED
 from ipubench.plugins.record.structs import Facts
 from ipubench.plugins.record.text import distinct_names, minute_of
 from ipubench.plugins.record.verdict import how_compared
@@ -27,6 +16,17 @@ from ipubench.plugins.report.groups import GROUP_HEADINGS, group_tables
 from ipubench.plugins.report.mean_change import mean_in_words
 from ipubench.plugins.report.processes import processes_shown
 from ipubench.plugins.report.profiles import shown
+from ipubench.plugins.results.case_row import CaseRow
+from ipubench.plugins.results.columns import CHARTS, COLUMNS, PAGE
+from ipubench.plugins.results.report import (
+    Report,
+    by_change,
+    conclusion,
+    counts,
+    named,
+    rank,
+)
+from ipubench.plugins.results.run_facts import BAD, MEASURED
 from ipubench.plugins.web.templates import render, script
 
 #: Columns of text, aligned to the left.
@@ -57,9 +57,9 @@ def page(report: Report) -> str:
         "groups": group_tables(rows),
         "group_headings": GROUP_HEADINGS,
         "profiles": shown(rows),
-        "published": published.lines_of(report.document.benchmarks),
+        "published": published.lines_of(report.benchmarks),
         "published_heading": published.HEADING,
-        "environment": environment(report.document),
+        "environment": environment(report),
         "data": {
             "rows": _charted(rows),
             "details": _details(rows),
@@ -108,7 +108,7 @@ def _charted(rows: Sequence[CaseRow]) -> List[Facts]:
 
 def _overview(report: Report) -> Dict[str, str]:
     """Return the facts about the run: machine, time, comparison."""
-    groups, whole = environment(report.document), report.facts
+    groups, whole = environment(report), report.facts
     facts = {
         "device": groups.get("device", {}).get("name"),
         "fingerprint": groups.get("device", {}).get("fingerprint"),
@@ -154,7 +154,7 @@ def _line(row: CaseRow) -> Facts:
         "cells": {column.name: column.texts(row) for column in PAGE},
         "sorted_by": {
             **{key: "" if value is None else str(value) for key, value in values.items()},
-            "kind": str(place(row)[0]),
+            "kind": str(rank(row)[0]),
         },
     }
 

@@ -11,15 +11,14 @@ from pytest import ExitCode
 
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.files import check_writable, user_path
-from ipubench.plugins.baseline.format import Document
-from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.baseline.runs import facts_of
 from ipubench.plugins.compare.baseline import missing_cases
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.report.files import ReportError, append_summary, check, write
 from ipubench.plugins.report.terminal import compared_with, judged_by
+from ipubench.plugins.results.lines import EndLine
+from ipubench.plugins.results.report import Report
 from ipubench.plugins.run.journal import command_line, shown_command
-from ipubench.plugins.run.lines import EndLine
 from ipubench.plugins.state import Run
 
 
@@ -92,8 +91,7 @@ def report_of(run: Run) -> Report:
     facts = facts_of(results, run.path.name, shown_command(command_line(config)))
     facts = replace(facts, started=run.started)
     benchmarks = pytest_benchmark_adapter.grouped(config, benchmarks)
-    document = Document.of(pytest_benchmark_adapter.around(config), benchmarks)
-    report = Report(document, [facts])
+    report = Report(benchmarks, [facts], around=pytest_benchmark_adapter.around(config))
     if run.baseline is not None:
         report.keep_compared(run.baseline.find)
     return report

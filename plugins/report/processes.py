@@ -7,10 +7,10 @@ import math
 from statistics import median
 from typing import List, Sequence
 
-from ipubench.plugins.baseline.case_row import compile_seconds_of
 from ipubench.plugins.gate.metric_verdict import log_cost
 from ipubench.plugins.record.record import THROUGHPUT, clean_rounds, processes_of, rounds_of
 from ipubench.plugins.record.structs import Benchmark, Facts
+from ipubench.plugins.results.case_row import compile_seconds_of
 
 # Rounds per process; with more, only every n-th is shown, so that the file stays small.
 MOST_ROUNDS = 300

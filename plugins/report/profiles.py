@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import List, NamedTuple, Sequence, Tuple
 
-from ipubench.plugins.baseline.case_row import CaseRow
 from ipubench.plugins.record.count_text import count_text, grown_text
 from ipubench.plugins.record.structs import Profile
 from ipubench.plugins.record.text import percent, short_number
 from ipubench.plugins.record.verdict import REGRESSED
+from ipubench.plugins.results.case_row import CaseRow
 
 MOST_SHOWN = 5
 HEADINGS = ("operation", "share before", "share now", "ms before", "ms now")

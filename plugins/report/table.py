@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
-from ipubench.plugins.baseline.case_row import CaseRow
-from ipubench.plugins.baseline.columns import GIVE_WAY, TERMINAL, shared_line, shown_columns
-from ipubench.plugins.baseline.rows import place
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.text import (
     aligned,
@@ -18,6 +15,9 @@ from ipubench.plugins.record.text import (
 )
 from ipubench.plugins.record.verdict import NO_VERDICT, Verdict
 from ipubench.plugins.report.groups import groups_of
+from ipubench.plugins.results.case_row import CaseRow
+from ipubench.plugins.results.columns import GIVE_WAY, TERMINAL, shared_line, shown_columns
+from ipubench.plugins.results.report import rank
 
 HEADINGS = ("case", *(column.heading for column in TERMINAL))
 # The first column gives way if a name would otherwise be cut, the others only if less of it would
@@ -54,9 +54,9 @@ def table_rows(benchmarks: Sequence[Benchmark], verdicts: Mapping[str, Verdict])
         blocks.setdefault((name, row.rate.unit), []).append(row)
 
     def in_block(row: CaseRow) -> Tuple[Tuple[int, float], float]:
-        return place(row), row.ratio.value if row.ratio is not None else 0.0
+        return rank(row), row.ratio.value if row.ratio is not None else 0.0
 
-    ordered = sorted(blocks.items(), key=lambda block: min(map(place, block[1])))
+    ordered = sorted(blocks.items(), key=lambda block: min(map(rank, block[1])))
     named = {group.name for group in groups}
     headings = distinct_names(
         {name: name if name in named else name_of_test(name) for name, _ in blocks}

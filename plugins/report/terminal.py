@@ -13,7 +13,6 @@ from ipubench.fixtures.case.errors import counted, some_of
 from ipubench.fixtures.case.untrusted import printable
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.runtimes.step import STAND_IN
-from ipubench.plugins.baseline.rows import CHANGED, own_noise, reasons_of
 from ipubench.plugins.baseline.store import path_text
 from ipubench.plugins.gate.passed import why_passed
 from ipubench.plugins.gate.policy_file import Policy
@@ -44,7 +43,8 @@ from ipubench.plugins.report.mean_change import mean_in_words
 from ipubench.plugins.report.open_cases import open_line
 from ipubench.plugins.report.profiles import one_line
 from ipubench.plugins.report.table import Row, layout, shared_by, table_rows
-from ipubench.plugins.run.results import Recording
+from ipubench.plugins.results.report import CHANGED, own_noise, reasons_of
+from ipubench.plugins.run.recording import Recording
 from ipubench.plugins.run.time_spent import time_summary
 from ipubench.plugins.state import Run
 

@@ -2,26 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Iterable, Sequence
-
 from pytest import ExitCode
 
-from ipubench.plugins.record.verdict import DECIDED, EXIT_UNDECIDED, MISSING, REGRESSED
-from ipubench.plugins.run.results import Recording
-
-#: The kinds of verdict that fail a run.
-FAILING = (REGRESSED, MISSING)
-
-
-def of_verdicts(kinds: Iterable[str], failing: Sequence[str] = FAILING) -> int:
-    """Return a gate's exit code: 1 if a verdict fails the run, 6 if no case was decided, else 0.
-
-    It depends on nothing else: a marker such as ``xfail`` changes a test's outcome, not a verdict.
-    """
-    found = set(kinds)
-    if found.intersection(failing):
-        return ExitCode.TESTS_FAILED
-    return ExitCode.OK if found.intersection(DECIDED) else EXIT_UNDECIDED
+from ipubench.plugins.run.recording import Recording
 
 
 def exit_code(run: Recording, ended: int) -> int:

@@ -18,7 +18,7 @@ import pytest
 from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.command_line.role import Role
 from ipubench.plugins.run import loading
-from ipubench.plugins.run.results import Recording
+from ipubench.plugins.run.recording import Recording
 
 #: Signals within this time count as one: coreutils' timeout signals the process, then its group.
 SECONDS_OF_ONE = 1.0

@@ -50,9 +50,10 @@ from ipubench.plugins.command_line.role import Role
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.files import JsonLinesFile
 from ipubench.plugins.record.structs import as_plain
+from ipubench.plugins.results.lines import BeginLine, OutcomeLine, RunLine, SelectedLine, read_lines
+from ipubench.plugins.results.run_results import RunResults
 from ipubench.plugins.run import resume
-from ipubench.plugins.run.lines import BeginLine, OutcomeLine, RunLine, SelectedLine, read_lines
-from ipubench.plugins.run.results import Recording, SessionResults
+from ipubench.plugins.run.recording import Recording
 from ipubench.plugins.selection.selected import case_of
 
 FORMAT = 2
@@ -131,7 +132,7 @@ def _resume_latest(
             continue
         if is_free:
             lines = read_lines(path)
-            run.journal, run.results = journal, SessionResults.of(lines)
+            run.journal, run.results = journal, RunResults.of(lines)
             resume.resume_run(run, lines, items)
             return
         # The user means the latest run, so older ones do not matter.

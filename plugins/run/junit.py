@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ipubench.plugins.gate.shown_throughput import shown_throughput
-from ipubench.plugins.run.results import Recording
+from ipubench.plugins.run.recording import Recording
 
 
 def add_properties(run: Recording, item: pytest.Item, call: pytest.CallInfo[None]) -> None:

@@ -28,7 +28,7 @@ from ipubench.plugins.record.text import (
     rate_text,
     share_text,
 )
-from ipubench.plugins.run.results import SessionResults
+from ipubench.plugins.results.run_results import RunResults
 from ipubench.plugins.run.time_spent import TimeSpent
 from ipubench.plugins.selection.selected import case_of
 
@@ -199,7 +199,7 @@ class Progress:
             self.running.remove(nodeid)
 
     def reported(
-        self, report: Any, results: SessionResults, where: str = "", once: float = 0.0
+        self, report: Any, results: RunResults, where: str = "", once: float = 0.0
     ) -> None:
         """Write a case's line if this report ends it; ``where`` names the machine, if not here."""
         report.ipubench_case = True
@@ -256,7 +256,7 @@ def once_of(spent: TimeSpent) -> float:
     return math.fsum(parts.get(part, 0.0) for part in ONCE)
 
 
-def _result(results: SessionResults, report: pytest.TestReport) -> Tuple[str, Any]:
+def _result(results: RunResults, report: pytest.TestReport) -> Tuple[str, Any]:
     if report.outcome == "skipped":
         text = "failed as expected" if hasattr(report, "wasxfail") else "skipped"
         return text, {"yellow": True}

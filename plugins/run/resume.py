@@ -15,9 +15,9 @@ from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.case.untrusted import read_bytes
 from ipubench.plugins.record import host_process
 from ipubench.plugins.record.structs import Benchmark, as_plain
-from ipubench.plugins.run.lines import Damaged, JournalLine, ResumeLine, RunLine
+from ipubench.plugins.results.lines import Damaged, JournalLine, ResumeLine, RunLine
 from ipubench.plugins.run.machine import Machine
-from ipubench.plugins.run.results import Recording
+from ipubench.plugins.run.recording import Recording
 from ipubench.plugins.selection.selected import case_of
 
 GIT = "git"

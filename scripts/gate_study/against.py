@@ -21,7 +21,7 @@ from typing import Counter, Dict, List, NamedTuple
 
 from ipubench.plugins.record.text import Parser
 from ipubench.plugins.record.verdict import OPEN, REGRESSED
-from ipubench.plugins.run.lines import VerdictLine, lines_in
+from ipubench.plugins.results.lines import VerdictLine, lines_in
 from scripts.gate_study.neighbours import LOADS, neighbours
 from scripts.markdown_table import markdown_table
 

@@ -20,7 +20,7 @@ from ipubench.plugins.baseline.entries import (
 )
 from ipubench.plugins.record.structs import Accepted, Spec
 from ipubench.plugins.record.verdict import Verdict
-from ipubench.plugins.run.results import SessionResults
+from ipubench.plugins.results.run_results import RunResults
 from tests.support.baselines import A, entry
 from tests.support.stored import changed
 
@@ -69,7 +69,7 @@ def test_an_entry_keeps_earlier_acceptances_in_order_of_time() -> None:
 
 
 def test_a_run_stores_its_credible_cases_with_all_their_processes() -> None:
-    results = SessionResults()
+    results = RunResults()
     for name, implausible in (("a", False), ("b", True)):
         changes = {"record.implausible": implausible, "record.processes": ()}
         own = {"extra_info.others": {"own": "a test's"}}
@@ -83,7 +83,7 @@ def test_a_run_stores_its_credible_cases_with_all_their_processes() -> None:
 
 
 def test_a_case_is_unproven_if_it_failed_for_another_reason_than_speed() -> None:
-    results = SessionResults(
+    results = RunResults(
         benchmarks={name: entry() for name in ("good", "wrong", "slow", "wrong and judged")},
         verdicts={"slow": Verdict("regressed"), "wrong and judged": Verdict("pass")},
         outcomes={

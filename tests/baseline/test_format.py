@@ -19,7 +19,6 @@ from ipubench.plugins.baseline import format as form
 from ipubench.plugins.baseline import show, store
 from ipubench.plugins.baseline.entries import by_case, differences, find, key_of, why_disturbed
 from ipubench.plugins.baseline.format import BaselineError
-from ipubench.plugins.baseline.run_facts import RunFacts
 from ipubench.plugins.baseline.runs import read_run
 from ipubench.plugins.baseline.store import load_all, save
 from ipubench.plugins.benchmarks_yml.results import column_lines, csv_text
@@ -30,7 +29,9 @@ from ipubench.plugins.record.verdict import COMPARED, Verdict
 from ipubench.plugins.report.markdown import markdown
 from ipubench.plugins.report.page import page
 from ipubench.plugins.report.terminal import summary
-from ipubench.plugins.run.results import Recording, SessionResults
+from ipubench.plugins.results.run_facts import RunFacts
+from ipubench.plugins.results.run_results import RunResults
+from ipubench.plugins.run.recording import Recording
 from ipubench.plugins.selection.selected import Selection
 from ipubench.plugins.web.templates import is_installed
 from tests.support.baselines import A, document, entry, load
@@ -120,12 +121,12 @@ def check_that_it_is_refused_or_serves(path: Path) -> None:
     report = read_run(path)
     report.judge({one.key.nodeid: one.verdict for one in found}, "main", "gate 5.0%")
     config: Any = None
-    results = SessionResults({benchmark.fullname: benchmark for benchmark in loaded})
+    results = RunResults({benchmark.fullname: benchmark for benchmark in loaded})
     assert (
         summary(Recording(config, Selection({}, "cpu"), results=results), loaded, 80) or not loaded
     )
     assert column_lines(loaded) is not None and csv_text(loaded) is not None
-    exported = [make(report.document) for make in EXPORTS.values()]
+    exported = [make(report) for make in EXPORTS.values()]
     for text in (*exported, markdown(report), page(report) if is_installed() else ""):
         write_atomically(path.with_name("export"), text)
     for benchmark in loaded:

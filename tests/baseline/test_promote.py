@@ -11,10 +11,10 @@ from typing import Any, Dict
 import pytest
 
 from ipubench.plugins.baseline.format import Document
-from ipubench.plugins.baseline.run_facts import RunFacts
 from ipubench.plugins.baseline.store import load_all, save, write
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.verdict import Verdict
+from ipubench.plugins.results.run_facts import RunFacts
 from tests.support.baselines import A, B, Shell, document, entry, load
 from tests.support.harness import Project
 from tests.support.stored import changed

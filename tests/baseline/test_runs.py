@@ -11,15 +11,15 @@ from typing import Any, Dict, Optional
 
 import pytest
 
-from ipubench.plugins.baseline.format import BaselineError, Document
-from ipubench.plugins.baseline.rows import Report, exit_code, headline
-from ipubench.plugins.baseline.run_facts import RunFacts, lost, superseded, worst_run
+from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.runs import joined, read_run, read_sound_run
 from ipubench.plugins.record.verdict import Verdict
 from ipubench.plugins.report.__main__ import main as report_command
+from ipubench.plugins.results.report import Report, exit_code, headline
+from ipubench.plugins.results.run_facts import RunFacts, lost, superseded, worst_run
 from tests.support.baselines import Shell
 from tests.support.harness import Outcome, Project, run_here
-from tests.support.reports import benchmark, document
+from tests.support.reports import benchmark, report_on
 
 pytest.importorskip("jinja2", reason="pip install jinja2")
 
@@ -281,7 +281,7 @@ def test_a_later_run_replaces_repeated_measurements() -> None:
 def test_the_recorded_outcome_of_a_run_decides_the_exit_code(
     run: RunFacts, code: int, words: str
 ) -> None:
-    report = Report(Document(benchmarks=()), [run])
+    report = Report([], [run])
     rows = report.rows()
     assert exit_code(report, rows) == code
     assert words in " ".join([headline(report, rows), *report.problems])
@@ -291,7 +291,7 @@ def test_a_case_that_was_interrupted_is_not_judged_later() -> None:
     ended, open_ = benchmark("a"), benchmark("b")
     names = [ended.fullname, open_.fullname]
     run = facts(selected=names, outcomes={names[0]: "passed"}, exit_code=2)
-    report = Report(document([ended, open_]), [run])
+    report = report_on([ended, open_], [run])
     report.judge({name: Verdict("pass", change=0.1) for name in names}, "main", "gate 2%")
     assert [(row.kind, row.verdict.change) for row in report.rows()] == [
         ("pass", 0.1),

@@ -13,8 +13,8 @@ from ipubench.plugins.baseline.runs import read_run
 from ipubench.plugins.baseline.store import load_all, load_document
 from ipubench.plugins.record.record import processes_of
 from ipubench.plugins.record.structs import as_plain
-from ipubench.plugins.run.lines import line_of, read_lines
-from ipubench.plugins.run.results import SessionResults
+from ipubench.plugins.results.lines import line_of, read_lines
+from ipubench.plugins.results.run_results import RunResults
 from tests.support.baselines import STORED, Shell
 from tests.support.harness import Project
 
@@ -67,7 +67,7 @@ def test_a_judged_run_and_its_report_say_the_same() -> None:
         (run,) = read_run(STORED / name).runs
         assert [one.kind for one in run.verdicts.values()] == ["pass", "new"]
         assert (run.baseline, run.gate, run.exit_code) == ("baselines/main.json", "gate 5.0%", 0)
-    (pairs,) = SessionResults.of(read_lines(STORED / "pairs.jsonl")).pairs.values()
+    (pairs,) = RunResults.of(read_lines(STORED / "pairs.jsonl")).pairs.values()
     assert [pair.rounds is not None and pair.rounds.enough for pair in pairs] == [True] * 3
 
 

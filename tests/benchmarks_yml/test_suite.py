@@ -19,7 +19,7 @@ from ipubench.plugins.benchmarks_yml.command import needs
 from ipubench.plugins.benchmarks_yml.reader import read_entries
 from ipubench.plugins.benchmarks_yml.results import csv_text
 from ipubench.plugins.record.structs import Spec
-from ipubench.plugins.run.lines import CaseLine, read_lines
+from ipubench.plugins.results.lines import CaseLine, read_lines
 from tests.support.harness import ROOT, Outcome, Project, run_pytest, start_pytest
 from tests.support.stored import a_benchmark, changed
 

@@ -18,8 +18,8 @@ from ipubench.plugins.fleet.distribution import Distribution
 from ipubench.plugins.fleet.local_workers import LocalWorkers
 from ipubench.plugins.fleet.worker import Relay, Worker
 from ipubench.plugins.fleet.xdist_adapter import why_lost
-from ipubench.plugins.run.lines import OutcomeLine
-from ipubench.plugins.run.results import Recording
+from ipubench.plugins.results.lines import OutcomeLine
+from ipubench.plugins.run.recording import Recording
 from ipubench.plugins.selection.selected import Selection
 from ipubench.plugins.state import run_key
 from tests.support.command_line import given_options

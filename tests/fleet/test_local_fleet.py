@@ -12,11 +12,11 @@ from typing import Any, Dict, List
 
 import pytest
 
-from ipubench.plugins.baseline.entries import place_of
 from ipubench.plugins.baseline.history import FOLDER
 from ipubench.plugins.baseline.store import load_all
-from ipubench.plugins.run.lines import lines_of
-from ipubench.plugins.run.results import SessionResults
+from ipubench.plugins.results.lines import lines_of
+from ipubench.plugins.results.places import place_of
+from ipubench.plugins.results.run_results import RunResults
 from tests.support.fleet import as_host, as_hosts, hosts_of
 from tests.support.harness import (
     QUIETLY,
@@ -60,7 +60,7 @@ def figures(benchmarks: List[Dict[str, Any]]) -> Dict[str, Any]:
 
 def outcomes(project: Project) -> Dict[str, str]:
     """Return case -> outcome for the latest run."""
-    return SessionResults.of(lines_of(project.journal())).outcomes
+    return RunResults.of(lines_of(project.journal())).outcomes
 
 
 def test_a_fleet_gives_the_table_the_journal_and_the_baseline_of_a_serial_run(

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ipubench.plugins.record.record import ITSELF, of_test
-from ipubench.plugins.run.lines import read_lines
-from ipubench.plugins.run.results import SessionResults
+from ipubench.plugins.results.lines import read_lines
+from ipubench.plugins.results.run_results import RunResults
 from tests.support.baselines import load
 from tests.support.own_project import INI, OwnProject
 from tests.support.stored import record_of
@@ -80,10 +80,10 @@ def test_nothing(request):
 """
 
 
-def results_of(own: OwnProject) -> SessionResults:
+def results_of(own: OwnProject) -> RunResults:
     """Return the results of the latest run."""
     (journal, *_) = sorted((own.folder / "results").glob("run-*.jsonl"), reverse=True)
-    return SessionResults.of(read_lines(journal))
+    return RunResults.of(read_lines(journal))
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "workers"])

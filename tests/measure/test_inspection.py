@@ -16,7 +16,7 @@ from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.options import CaseConfig
 from ipubench.plugins.command_line.arguments import inspection_arguments
 from ipubench.plugins.measure.inspection import choose_folders, folder_of
-from ipubench.plugins.run.results import Recording
+from ipubench.plugins.run.recording import Recording
 from ipubench.plugins.selection.expand import parametrize_cases
 from ipubench.plugins.selection.selected import Selection
 from ipubench.plugins.state import run_key

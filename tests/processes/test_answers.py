@@ -18,7 +18,7 @@ from ipubench.plugins.processes.remote_case import (
 )
 from ipubench.plugins.processes.revision import Revision
 from ipubench.plugins.record.structs import Benchmark, as_plain
-from ipubench.plugins.run.lines import CaseLine, Damaged, JournalLine, OutcomeLine, lines_of
+from ipubench.plugins.results.lines import CaseLine, Damaged, JournalLine, OutcomeLine, lines_of
 from tests.support.stored import a_benchmark, changed
 
 CASE = "a.py::a"

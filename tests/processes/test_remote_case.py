@@ -19,7 +19,8 @@ from ipubench.plugins.processes.place import HERE, Place
 from ipubench.plugins.processes.remote_case import CACHE, RemoteCase, child_environment
 from ipubench.plugins.processes.revision import Revision
 from ipubench.plugins.record.structs import Benchmark
-from ipubench.plugins.run.results import Recording, SessionResults
+from ipubench.plugins.results.run_results import RunResults
+from ipubench.plugins.run.recording import Recording
 from ipubench.plugins.selection.selected import Selection
 from tests.run.test_interruption import is_running
 from tests.support.command_line import given_options
@@ -111,7 +112,7 @@ def run_in(folder: Path, first: Optional[Benchmark] = None, **options: Any) -> R
         stash={},
         pluginmanager=SimpleNamespace(hasplugin=lambda name: name == given.get("has")),
     )
-    results = SessionResults({} if first is None else {"a.py::a": first})
+    results = RunResults({} if first is None else {"a.py::a": first})
     return Recording(config, Selection({}, "cpu"), results=results)
 
 

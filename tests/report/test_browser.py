@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Iterator, List
 
 import pytest
-from msgspec.structs import replace
 
-from ipubench.plugins.baseline.rows import Report
-from ipubench.plugins.baseline.run_facts import KINDS
 from ipubench.plugins.record.record import with_processes
 from ipubench.plugins.record.structs import Contention
 from ipubench.plugins.report.page import page
+from ipubench.plugins.results.report import Report
+from ipubench.plugins.results.run_facts import KINDS
 from tests.support.browser import Tab, chromium
-from tests.support.reports import benchmark, document, large_report, reported, verdict
+from tests.support.reports import benchmark, large_report, report_on, reported, verdict
 from tests.support.stored import changed
 
 if TYPE_CHECKING:
@@ -35,11 +34,11 @@ def written(path: Path, report: Report) -> str:
 def url(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A page of 60 cases with every verdict; the first case has three fresh processes."""
     report = large_report()
-    cases = list(report.document.benchmarks)
+    cases = list(report.benchmarks)
     rate = cases[0].record.throughput.median
     fresh = [benchmark("a", rate=rate * (1 + seed / 100), seed=seed) for seed in range(3)]
     cases[0] = with_processes(cases[0], fresh)
-    report.document = replace(report.document, benchmarks=cases)
+    report.benchmarks = cases
     return written(tmp_path_factory.mktemp("report") / "report.html", report)
 
 
@@ -212,7 +211,7 @@ def test_rounds_are_shown_with_the_baselines_and_disturbed_ones_do_not_count(
         now.fullname: verdict("regressed", 100, -0.16),
         many.fullname: verdict("pass", 100, 0.01, threshold=0.1),
     }
-    report = reported(document([now, many]), verdicts)
+    report = reported([now, many], verdicts)
     report.keep_compared(lambda one: before if one is now else None)
     shown = tab.open(written(tmp_path / "report.html", report))
     assert shown.locator("#rounds .trace .point").count() == 23 + 23 + 2 + 25 + 25
@@ -263,7 +262,7 @@ def test_back_undoes_the_last_choice(tab: Tab, small: str) -> None:
 
 
 def test_the_table_works_if_a_chart_cannot_be_drawn(tab: Tab, tmp_path: Path) -> None:
-    whole = page(Report(document([benchmark("one"), benchmark("two")])))
+    whole = page(report_on([benchmark("one"), benchmark("two")]))
     path = tmp_path / "broken.html"
     path.write_text(whole.replace("function drawCharts() {", "function drawCharts() { no.x = 1;"))
     shown = tab.open(f"{path.as_uri()}#q=two")
@@ -304,7 +303,7 @@ def test_paper_has_all_cases_in_dark_ink_and_no_controls(tab: Tab, small: str) -
 def test_a_nasty_name_runs_nothing(tab: Tab, tmp_path: Path) -> None:
     cases = [benchmark(f"{NASTY}-bs{size}", batch_size=size, unit=NASTY) for size in (1, 2)]
     found = verdict("regressed", 100, -0.1, reasons=[NASTY])
-    report = reported(document(cases), {one.fullname: found for one in cases}, baseline=NASTY)
+    report = reported(cases, {one.fullname: found for one in cases}, baseline=NASTY)
     shown = tab.open(written(tmp_path / "nasty.html", report))
     assert shown.title().startswith("ipubench")
     assert shown.locator("img").count() == 0
@@ -326,7 +325,7 @@ def test_functions_and_units_have_separate_panels(tab: Tab, tmp_path: Path) -> N
         for name, function, mode, unit in curves
         for size in (1, 16)
     ]  # fmt: skip
-    whole = page(Report(document(cases))).replace("MOST_SERIES = 12", "MOST_SERIES = 3")
+    whole = page(report_on(cases)).replace("MOST_SERIES = 12", "MOST_SERIES = 3")
     path = tmp_path / "panels.html"
     path.write_text(whole, encoding="utf-8")
     shown = tab.open(path.as_uri())
@@ -356,7 +355,7 @@ def test_the_latency_under_load_is_drawn(tab: Tab, tmp_path: Path) -> None:
         )
         for rate, p50, p99, held in rates
     ]
-    shown = tab.open(written(tmp_path / "load.html", Report(document(served))))
+    shown = tab.open(written(tmp_path / "load.html", report_on(served)))
     assert data(shown, "#load .plot", "[t.x, t.y, t.marker.symbol]") == [
         [[10, 30, 60], [50, 90, 4000], ["circle", "circle", "cross"]]
     ]
@@ -369,7 +368,7 @@ def test_a_run_without_a_baseline_has_no_empty_charts(tab: Tab, tmp_path: Path) 
         changed(case, {f"record.latency.{p}_ms": time for p in ("p50", "p90", "p99")})
         for case, time in zip(cases, (3.0, 3.001))
     ]
-    shown = tab.open(written(tmp_path / "plain.html", Report(document(cases))))
+    shown = tab.open(written(tmp_path / "plain.html", report_on(cases)))
     visible = shown.locator(".chart:visible").evaluate_all("all => all.map(e => e.id)")
     assert visible == ["latency", "roofline"]
     # Nearly equal values have different axis labels.
@@ -385,7 +384,7 @@ def test_a_run_without_a_baseline_has_no_empty_charts(tab: Tab, tmp_path: Path) 
 def test_no_name_breaks_charts_and_filters(tab: Tab, tmp_path: Path) -> None:
     odd = ["a\rb", "a\x00b", "constructor", "__proto__", "a b&c=d#e", "\N{ROCKET}" * 60]
     cases = [benchmark(name) for name in (*odd, "other")]
-    url = written(tmp_path / "report.html", Report(document(cases)))
+    url = written(tmp_path / "report.html", report_on(cases))
     shown = tab.open(f"{url}#case=constructor")
     for address, count in (("#case=__proto__&q=other", 1), ("#kind=nothing", len(cases))):
         go_to(shown, address)
@@ -405,7 +404,7 @@ def test_a_report_of_one_case_has_no_choices_and_the_terminals_units(
     case = benchmark("test_caesar", "test_text.py::test_caesar", rate=2.3e6, rounds=5)
     case = changed(case, {"record.compute": None, "record.latency.p50_ms": 0.00022})
     verdicts = {case.fullname: verdict("regressed", 2.3e6, -0.25)}
-    shown = tab.open(written(tmp_path / "report.html", reported(document([case]), verdicts)))
+    shown = tab.open(written(tmp_path / "report.html", reported([case], verdicts)))
     assert shown.inner_text(".headline") == "test_caesar is 25% slower"
     assert shown.is_hidden("#controls") and shown.is_hidden("#chosen")
     keys = shown.locator("#table th").evaluate_all("all => all.map(e => e.dataset.key)")

@@ -11,20 +11,20 @@ from pathlib import Path
 import pytest
 
 from ipubench.plugins.baseline.entries import differences
-from ipubench.plugins.baseline.exports import bencher, csv_with_verdicts
-from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.baseline.show import details, overview
 from ipubench.plugins.gate.shown_throughput import throughput_of
 from ipubench.plugins.record.counts import Counts
 from ipubench.plugins.record.record import BY_COUNTS, with_processes
 from ipubench.plugins.record.structs import Record
 from ipubench.plugins.record.text import percent, rate_text, time_text
+from ipubench.plugins.report.exports import bencher, csv_with_verdicts
 from ipubench.plugins.report.files import write
 from ipubench.plugins.report.markdown import markdown
 from ipubench.plugins.report.page import page
 from ipubench.plugins.report.processes import processes_shown
 from ipubench.plugins.report.table import HEADINGS, table_rows
-from tests.support.reports import EXPORTS, benchmark, document, reported, verdict
+from ipubench.plugins.results.report import Report
+from tests.support.reports import EXPORTS, benchmark, report_on, reported, verdict
 from tests.support.stored import changed, record_of
 
 
@@ -34,11 +34,11 @@ def share_of(record: Record) -> float:
 
 
 def test_the_csv_holds_the_records(report: Report) -> None:
-    text = EXPORTS["csv"](report.document)
+    text = EXPORTS["csv"](report_on(report.benchmarks))
     assert "\r" not in text
     rows = list(csv.DictReader(io.StringIO(text)))
     assert len(rows) == 60 and {row["implausible"] for row in rows} == {"no"}
-    for row, case in zip(rows, report.document.benchmarks):
+    for row, case in zip(rows, report.benchmarks):
         record = case.record
         assert row["case"] == case.fullname
         assert float(row["throughput (items/s)"]) == record.throughput.median
@@ -59,7 +59,7 @@ def test_the_csv_has_the_number_of_instances() -> None:
         changed(benchmark(name), changes)
         for name, changes in (("a", {}), ("b", asked), ("c", {**asked, **ran}))
     ]
-    rows = csv.DictReader(io.StringIO(EXPORTS["csv"](document(cases))))
+    rows = csv.DictReader(io.StringIO(EXPORTS["csv"](report_on(cases))))
     assert [row["instances"] for row in rows] == ["1", "4", "2"]
 
 
@@ -73,24 +73,24 @@ def test_the_csv_has_the_number_of_instances() -> None:
     ],
 )
 def test_a_spreadsheet_takes_no_name_for_a_formula_or_a_row(name: str, cell: str) -> None:
-    text = EXPORTS["csv"](document([benchmark(name)]))
+    text = EXPORTS["csv"](report_on([benchmark(name)]))
     assert len(text.splitlines()) == 2
     (row,) = csv.DictReader(io.StringIO(text))
     assert row["name"] == cell
 
 
 def test_other_trackers_get_throughput_with_its_interval(report: Report) -> None:
-    case = report.document.benchmarks[0]
+    case = report.benchmarks[0]
     record = case.record
     throughput, latency = record.throughput, record.latency
-    entries = json.loads(EXPORTS["github-action-benchmark"](report.document))
-    assert [one["name"] for one in entries] == [one.fullname for one in report.document.benchmarks]
+    entries = json.loads(EXPORTS["github-action-benchmark"](report_on(report.benchmarks)))
+    assert [one["name"] for one in entries] == [one.fullname for one in report.benchmarks]
     half = (throughput.high - throughput.low) / 2
     assert (entries[0]["value"], entries[0]["unit"]) == (throughput.median, "images/s")
     assert float(entries[0]["range"][2:]) == pytest.approx(half, rel=1e-3)
     assert f"share of peak: {percent(share_of(record))}\n" in entries[0]["extra"]
     # Bencher's built-in latency measure is in nanoseconds.
-    assert json.loads(EXPORTS["bencher"](report.document))[case.fullname] == {
+    assert json.loads(EXPORTS["bencher"](report_on(report.benchmarks)))[case.fullname] == {
         "throughput": {
             "value": throughput.median,
             "lower_value": throughput.low,
@@ -108,7 +108,7 @@ def test_all_files_show_the_deciding_processes_with_their_interval() -> None:
     case = with_processes(benchmark("a", rate=100), fresh)
     before = with_processes(benchmark("a", rate=100))
     (found,) = differences([before], [case], 0.05)
-    report = reported(document([case]), {case.fullname: found.verdict})
+    report = reported([case], {case.fullname: found.verdict})
     (row,) = csv.DictReader(io.StringIO(csv_with_verdicts(report)))
     now = float(row["now (items/s)"])
     low, high = (float(row[f"throughput {end} (items/s)"]) for end in ("low", "high"))
@@ -119,16 +119,16 @@ def test_all_files_show_the_deciding_processes_with_their_interval() -> None:
     for figure, of_all in (("mean", statistics.fmean), ("min", min), ("max", max)):
         expected = of_all([getattr(rate, figure) for rate in rates])
         assert float(row[f"throughput {figure} (items/s)"]) == pytest.approx(expected)
-    (stored,) = csv.DictReader(io.StringIO(EXPORTS["csv"](report.document)))
+    (stored,) = csv.DictReader(io.StringIO(EXPORTS["csv"](report_on(report.benchmarks))))
     assert stored["throughput (items/s)"] == row["throughput (items/s)"]
-    (measures,) = json.loads(EXPORTS["bencher"](report.document)).values()
+    (measures,) = json.loads(EXPORTS["bencher"](report_on(report.benchmarks))).values()
     assert measures["throughput"] == {"value": now, "lower_value": low, "upper_value": high}
-    (listed,) = json.loads(EXPORTS["github-action-benchmark"](report.document))
+    (listed,) = json.loads(EXPORTS["github-action-benchmark"](report_on(report.benchmarks)))
     assert listed["value"] == now
     assert float(listed["range"][2:]) == pytest.approx((high - low) / 2, rel=1e-3)
     cells = list(overview([case]))[-1].split()
     assert cells[1:4] == [f"{now:.2f}", "images/s", f"{(high - low) / 2 / now:.1%}"]
-    (plain,) = json.loads(EXPORTS["pytest-benchmark"](report.document))["benchmarks"]
+    (plain,) = json.loads(EXPORTS["pytest-benchmark"](report_on(report.benchmarks)))["benchmarks"]
     assert record_of(plain)["throughput"] and "processes" not in record_of(plain)
     (_, line) = table_rows([case], report.facts.verdicts)
     assert (line.cells[2], line.cells[HEADINGS.index("±")]) == (cells[1], cells[3])
@@ -140,7 +140,7 @@ def test_all_files_show_the_deciding_processes_with_their_interval() -> None:
     assert peak == percent(share, 0) != percent(share_of(case.record), 0)
     # The session's first process may have been compared alone.
     alone = {case.fullname: verdict("inconclusive", own.median, processes=1)}
-    (one,) = reported(document([case]), alone).rows()
+    (one,) = reported([case], alone).rows()
     assert [getattr(one.rate, key) for key in ("median", "low", "high")] == [
         getattr(own, key) for key in ("median", "low", "high")
     ]
@@ -162,7 +162,7 @@ def test_two_processes_decide_together_and_a_disturbed_one_does_not() -> None:
 
 def test_a_single_round_has_no_interval() -> None:
     case = benchmark("a", rounds=1)
-    (row,) = Report(document([case])).rows()
+    (row,) = report_on([case]).rows()
     assert [getattr(row.rate, key) for key in ("low", "high", "spread")] == 3 * [None]
     (measures,) = json.loads(bencher([row])).values()
     assert measures["throughput"] == {"value": row.rate.median}
@@ -175,7 +175,7 @@ def test_pairs_have_no_interval_besides_that_of_their_change(tmp_path: Path) -> 
     case = benchmark("a", rate=100)
     own = case.record.throughput.median
     pairs = verdict("regressed", own, -0.2, in_turns=True, now=80)
-    report = reported(document([case]), {case.fullname: pairs}, outcomes={"b": "failed"})
+    report = reported([case], {case.fullname: pairs}, outcomes={"b": "failed"})
     row, _ = report.rows()
     assert row.rate.median == 80
     assert [
@@ -197,7 +197,7 @@ def test_a_case_whose_instructions_are_counted_shows_them_and_no_times() -> None
         "record.instructions": Counts((886_757.0,), "", {}).for_record(),
     }
     case = changed(benchmark("a", rate=100), counted)
-    report = Report(document([case]))
+    report = report_on([case])
     rate, latency = report.rows()[0].rate.median, case.record.latency
     table = "\n".join(" ".join(row.cells) for row in table_rows([case], {}))
     for text in (table, markdown(report), page(report).split('id="data"')[0]):
@@ -216,7 +216,7 @@ def test_other_tools_get_no_result_that_may_be_wrong(tmp_path: Path) -> None:
     right, slower, wrong, skipped, _ = (case.fullname for case in cases.values())
     outcomes = {right: "passed", slower: "failed", wrong: "failed", skipped: "skipped"}
     found = {slower: verdict("regressed", 100, -0.2)}
-    write(reported(document(list(cases.values())), found, outcomes), tmp_path)
+    write(reported(list(cases.values()), found, outcomes), tmp_path)
     listed = json.loads((tmp_path / "github-action-benchmark.json").read_text())
     assert [entry["name"] for entry in listed] == [right, slower]
     assert set(json.loads((tmp_path / "bencher.json").read_text())) == {right, slower}
@@ -227,7 +227,7 @@ def test_an_unknown_compile_time_is_not_shown(how: str) -> None:
     case = changed(with_processes(benchmark("a", compile=how)), {"record.first_step_seconds": 0.0})
     (process,) = processes_shown(case)
     assert process["compile_seconds"] is None
-    (cells,) = csv.DictReader(io.StringIO(EXPORTS["csv"](document([case]))))
+    (cells,) = csv.DictReader(io.StringIO(EXPORTS["csv"](report_on([case]))))
     assert [cells[f"{part} (s)"] for part in ("build", "compile", "first step")] == 3 * [""]
     assert cells["compile"] == how
     assert [line.split()[1:] for line in details(case) if "compilation" in line] == [how.split()]

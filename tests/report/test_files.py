@@ -12,22 +12,22 @@ from typing import List
 
 import pytest
 
-from ipubench.plugins.baseline.exports import csv_with_verdicts
-from ipubench.plugins.baseline.rows import Report, by_change, conclusion, counts, headline
-from ipubench.plugins.baseline.run_facts import RunFacts
 from ipubench.plugins.record.record import with_processes
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.report.__main__ import main
+from ipubench.plugins.report.exports import csv_with_verdicts
 from ipubench.plugins.report.files import ReportError, append_summary, write
 from ipubench.plugins.report.markdown import markdown
 from ipubench.plugins.report.page import page
+from ipubench.plugins.results.report import Report, by_change, conclusion, counts, headline
+from ipubench.plugins.results.run_facts import RunFacts
 from ipubench.plugins.web.templates import is_installed
 from tests.support.reports import (
     FILES,
     NASTY,
     benchmark,
-    document,
     nasty,
+    report_on,
     reported,
     verdict,
     visible,
@@ -52,20 +52,20 @@ def test_a_report_has_a_row_for_every_case(report: Report) -> None:
 def test_the_conclusion_names_the_one_case_that_is_slower() -> None:
     cases = [benchmark("a"), benchmark("b")]
     slower = verdict("regressed", 100, -0.25)
-    report = reported(document(cases), {cases[0].fullname: slower})
+    report = reported(cases, {cases[0].fullname: slower})
     assert conclusion(report, report.rows()) == "a is 25% slower"
-    report = reported(document(cases), {cases[0].fullname: slower}, {cases[1].fullname: "failed"})
+    report = reported(cases, {cases[0].fullname: slower}, {cases[1].fullname: "failed"})
     assert conclusion(report, report.rows()) == "a is 25% slower, 1 failed"
     larger = verdict("regressed", 100, 0.01, metric="host_memory")
-    report = reported(document(cases), {cases[0].fullname: larger})
+    report = reported(cases, {cases[0].fullname: larger})
     assert conclusion(report, report.rows()) == "a regressed"
 
 
 def test_the_conclusion_reports_success() -> None:
     case = benchmark("a")
-    report = Report(document([case]))
+    report = report_on([case])
     assert conclusion(report, report.rows()) == "1 case measured"
-    report = reported(document([case]), {case.fullname: verdict("pass", 100)}, baseline="main.json")
+    report = reported([case], {case.fullname: verdict("pass", 100)}, baseline="main.json")
     assert conclusion(report, report.rows()) == "No regression in 1 case"
     report.runs = [INTERRUPTED]
     assert conclusion(report, report.rows()).endswith("; the run was interrupted")
@@ -75,13 +75,13 @@ def test_an_unjudged_case_is_not_a_pass() -> None:
     cases = [benchmark(name) for name in "abc"]
     a, b, c = (case.fullname for case in cases)
     unjudged = verdict("not judged", 100, -0.2, threshold=None)
-    report = reported(document(cases), dict.fromkeys((a, b, c), unjudged), baseline="main.json")
+    report = reported(cases, dict.fromkeys((a, b, c), unjudged), baseline="main.json")
     text = markdown(report)
     assert text.startswith("**⚪ 3 cases: 3 not judged, against main.json (no gate)")
     assert text.count("| -20.0% (-21.2% to -18.5%) |") == 3
     assert text.count("not judged") == 1 + 3  # the verdict of a case is always shown
     new = dict.fromkeys((a, b, c), verdict("new", 100))
-    report = reported(document(cases), new, baseline="main.json", gate="gate 2.0%")
+    report = reported(cases, new, baseline="main.json", gate="gate 2.0%")
     said = "3 cases: 3 new, against main.json (gate 2.0%); no case was decided"
     assert markdown(report).startswith(f"**🟡 {said}**")
     report.judge({a: unjudged, b: verdict("pass", 100), c: verdict("inconclusive", 100)}, "b", "g")
@@ -98,7 +98,7 @@ def test_a_comparison_describes_its_method() -> None:
     case = benchmark("a")
     for in_turns, how in ((False, "at equal machine speed"), (True, "measured in turns")):
         found = verdict("improved", 100, 0.1, in_turns=in_turns, allowed=0.07)
-        report = reported(document([case]), {case.fullname: found})
+        report = reported([case], {case.fullname: found})
         assert f"Change is {how}, with" in markdown(report)
         text = "1 case is allowed more than the gate, because of its own noise: a 7.0%"
         assert text in markdown(report)
@@ -112,11 +112,11 @@ def test_a_comparison_describes_its_method() -> None:
 
 def test_a_report_that_fails_keeps_the_baseline_of_the_one_before(tmp_path: Path) -> None:
     pytest.importorskip("jinja2", reason="pip install jinja2")
-    write(Report(document([benchmark("a")])), tmp_path)
+    write(report_on([benchmark("a")]), tmp_path)
     before = (tmp_path / "baseline.json").read_text()
     damaged = changed(benchmark("b"), {"record.config_hash": ""})
     with pytest.raises(ReportError, match="was not written"):
-        write(Report(document([damaged])), tmp_path)
+        write(report_on([damaged]), tmp_path)
     assert (tmp_path / "baseline.json").read_text() == before
 
 
@@ -134,7 +134,7 @@ def test_the_page_loads_nothing_and_is_small(report: Report) -> None:
     pytest.importorskip("jinja2", reason="pip install jinja2")
     text = page(report)
     assert len(text) < 1_000_000
-    assert len(page(Report(document([benchmark("a")])))) < 300_000
+    assert len(page(report_on([benchmark("a")]))) < 300_000
     assert set(re.findall(r"https?:[^\"]*", text)) == {"http://www.w3.org/2000/svg"}  # a name
     assert not re.search(r"<(script|link|img|iframe)[^>]*(src|href)=[\"'](?!data:)", text)
     assert "default-src 'none'" in text
@@ -148,7 +148,7 @@ def test_the_pages_table_and_data_have_the_records(report: Report) -> None:
     data = json.loads(found.group(1))
     by_id = {row["id"]: row for row in data["rows"]}
     assert len(by_id) == 62 and len(data["details"]) == 60
-    for case in report.document.benchmarks:
+    for case in report.benchmarks:
         record = case.record
         assert by_id[case.fullname]["throughput"] == record.throughput.median
         (process,) = data["details"][case.fullname]["processes"]
@@ -167,7 +167,7 @@ def test_cases_with_one_name_and_function_are_distinguished_on_the_page() -> Non
         changed(benchmark(name, "a.py::test_op"), {"record.name": "test_op"}) for name in ("+", "-")
     ]
     cases.append(benchmark("test_op", "b.py::test_other"))
-    found = re.findall('class="name"><a [^>]*>([^<]*)</a>', page(Report(document(cases))))
+    found = re.findall('class="name"><a [^>]*>([^<]*)</a>', page(report_on(cases)))
     assert found == ["test_op[+]", "test_op[-]", "test_other[test_op]"]
 
 
@@ -175,7 +175,7 @@ def test_every_process_of_a_case_is_shown() -> None:
     pytest.importorskip("jinja2", reason="pip install jinja2")
     fresh = [benchmark("a", seed=seed, rate=101, rounds=700) for seed in range(3)]
     case = with_processes(benchmark("a"), fresh)
-    found = re.search(r'id="data">(.*?)</script>', page(Report(document([case]))))
+    found = re.search(r'id="data">(.*?)</script>', page(report_on([case])))
     assert found is not None
     (detail,) = json.loads(found.group(1))["details"].values()
     assert [process["fresh"] for process in detail["processes"]] == [False, True, True, True]
@@ -187,13 +187,13 @@ def test_every_process_of_a_case_is_shown() -> None:
 def test_a_report_is_written_and_overwritten(report: Report, tmp_path: Path) -> None:
     pytest.importorskip("jinja2", reason="pip install jinja2")
     assert set(write(report, tmp_path)) == FILES == set(visible(tmp_path))
-    write(Report(document([benchmark("a")])), tmp_path)
+    write(report_on([benchmark("a")]), tmp_path)
     kept = json.loads((tmp_path / "baseline.json").read_text())["benchmarks"]
     assert [case["name"] for case in kept] == ["bench_cnn_torch[a]"]
 
 
 def stored(folder: Path, cases: List[Benchmark]) -> Path:
-    write(Report(document(cases)), folder)
+    write(report_on(cases), folder)
     return folder / "baseline.json"
 
 
@@ -226,8 +226,8 @@ def test_a_summary_file_that_is_a_pipe_without_a_reader_is_one_message(
     os.mkfifo(tmp_path / "pipe")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "pipe"))
     with pytest.raises(ReportError, match="cannot be written"):
-        append_summary(Report(document([benchmark("a")])))
+        append_summary(report_on([benchmark("a")]))
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "file"))
-    append_summary(Report(document([benchmark("a")])))
-    append_summary(Report(document([benchmark("a")])))
+    append_summary(report_on([benchmark("a")]))
+    append_summary(report_on([benchmark("a")]))
     assert (tmp_path / "file").read_text().count("1 case: 1 measured") == 2

@@ -8,8 +8,6 @@ from typing import Any, List
 import pytest
 from msgspec.structs import replace
 
-from ipubench.plugins.baseline.case_row import Ratio
-from ipubench.plugins.baseline.rows import Report, named
 from ipubench.plugins.record.record import with_processes
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.verdict import Verdict
@@ -17,8 +15,10 @@ from ipubench.plugins.report.groups import GROUP_HEADINGS, group_tables, groups_
 from ipubench.plugins.report.markdown import markdown
 from ipubench.plugins.report.page import page
 from ipubench.plugins.report.table import HEADINGS, layout, table_rows
+from ipubench.plugins.results.case_row import Ratio
+from ipubench.plugins.results.report import named
 from tests.support.own_project import OwnProject
-from tests.support.reports import document
+from tests.support.reports import report_on
 from tests.support.stored import a_benchmark
 
 #: Half the 95% interval of a logarithmic ratio of two processes that show no noise of their own:
@@ -32,7 +32,7 @@ def case(name: str, seconds: List[float], group: Any = "words", **changes: Any) 
 
 
 def ratios(*cases: Benchmark) -> List[List[Any]]:
-    found = groups_of(Report(document(cases)).rows())
+    found = groups_of(report_on(cases).rows())
     return [[group.name, {row.name: row.ratio for row in group.rows}] for group in found]
 
 
@@ -110,7 +110,7 @@ def test_a_regressed_case_comes_first_in_its_group() -> None:
 
 def test_reports_have_the_groups() -> None:
     cases = [case(name, [seconds] * 9) for name, seconds in (("slow", 0.2), ("fast", 0.1))]
-    report = Report(document(cases))
+    report = report_on(cases)
     table: Any
     (table,) = group_tables(named(report.rows()))
     assert table["heading"] == "words (items/s)"
@@ -118,7 +118,7 @@ def test_reports_have_the_groups() -> None:
     assert table["lines"] == lines
     for text in (page(report), markdown(report)):
         assert all(heading in text for heading in GROUP_HEADINGS) and "2.00x" in text
-    ungrouped = Report(document([replace(one, group=None) for one in cases]))
+    ungrouped = report_on([replace(one, group=None) for one in cases])
     assert "2.00x" not in page(ungrouped) + markdown(ungrouped)
 
 

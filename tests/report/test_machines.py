@@ -14,11 +14,10 @@ from ipubench.plugins.baseline import store
 from ipubench.plugins.baseline.__main__ import main as baseline
 from ipubench.plugins.baseline.entries import key_of
 from ipubench.plugins.baseline.format import Document
-from ipubench.plugins.baseline.rows import Report
-from ipubench.plugins.baseline.run_facts import RunFacts, superseded
 from ipubench.plugins.baseline.runs import read_run
 from ipubench.plugins.record.structs import Benchmark, as_plain
 from ipubench.plugins.report.__main__ import main
+from ipubench.plugins.results.run_facts import RunFacts, superseded
 from ipubench.plugins.run.journal import FORMAT
 from tests.support.baselines import document, entry
 from tests.support.reports import EXPORTS, verdict
@@ -181,7 +180,7 @@ def test_a_run_of_another_machine_replaces_nothing() -> None:
 
 def test_exports_name_the_machine_if_needed() -> None:
     cases = [entry("a"), entry("b"), entry("a", machine=Y)]
-    metrics = json.loads(EXPORTS["bencher"](document(*cases)))
+    metrics = json.loads(EXPORTS["bencher"](document(*cases).report()))
     assert set(metrics) == {f"{A} on {X}", f"{A} on {Y}", "bench_x.py::bench_x[b]"}
-    (row,) = Report(document(entry("a"))).rows()
+    (row,) = document(entry("a")).report().rows()
     assert (row.id, row.name) == (A, "a")

@@ -12,8 +12,6 @@ from ipubench.bench_inference.bench_cnn_torch import IPU, POD4
 from ipubench.bench_training.bench_application import POD16 as APPLICATION
 from ipubench.bench_training.bench_cnn_tensorflow import M2000, POD16
 from ipubench.fixtures.case.options import CaseConfig, plain_options
-from ipubench.plugins.baseline.case_row import CaseRow
-from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.report.markdown import markdown
 from ipubench.plugins.report.page import page
@@ -25,7 +23,8 @@ from ipubench.plugins.report.published import (
     line_of,
     nearest,
 )
-from tests.support.reports import benchmark, document
+from ipubench.plugins.results.case_row import CaseRow
+from tests.support.reports import benchmark, report_on
 from tests.support.stored import changed
 
 
@@ -147,7 +146,7 @@ def test_the_figures_end_the_table_and_the_report_without_a_verdict(tmp_path: Pa
     assert lines[0] == f"{HEADING}:" and len(lines) == 2
     many = last_lines(cases * 20)
     assert many[-1] == "  8 more are in the page that --report=DIR writes"
-    report = Report(document(cases))
+    report = report_on(cases)
     text = markdown(report)
     assert HEADING in text and "https://github.com/graphcore/PopRT" in text
     assert {row.kind for row in report.rows()} == {row.kind for row in plain_rows()}
@@ -155,4 +154,4 @@ def test_the_figures_end_the_table_and_the_report_without_a_verdict(tmp_path: Pa
 
 
 def plain_rows() -> List[CaseRow]:
-    return Report(document([benchmark("resnet50-ipu")])).rows()
+    return report_on([benchmark("resnet50-ipu")]).rows()

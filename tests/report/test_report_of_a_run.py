@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.record.text import percent, short_number
 from ipubench.plugins.report import files
 from ipubench.plugins.report.__main__ import main
 from ipubench.plugins.report.files import ReportError, write
+from ipubench.plugins.results.report import Report
 from tests.support.harness import Project, run_command
-from tests.support.reports import FILES, benchmark, document, visible
+from tests.support.reports import FILES, benchmark, report_on, visible
 
 # Marks every process except the first.
 WAS_THERE = """
@@ -129,7 +129,7 @@ def test_an_unwritable_file_does_not_affect_the_others(
     monkeypatch.setattr(files, "_save", broken)
     monkeypatch.setattr(files, "csv_with_verdicts", full)
     with pytest.raises(ReportError) as error:
-        write(Report(document([benchmark("a")])), tmp_path)
+        write(report_on([benchmark("a")]), tmp_path)
     for problem in ("baseline.json", "report.html", "KeyError('unforeseen') in ", "results.csv"):
         assert problem in str(error.value)
     assert set(visible(tmp_path)) == FILES - {"report.html", "baseline.json", "results.csv"}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import html
 import re
 
-from ipubench.plugins.baseline.rows import Report, exit_code
-from ipubench.plugins.baseline.run_facts import RunFacts
 from ipubench.plugins.report.markdown import LARGEST, markdown
+from ipubench.plugins.results.report import Report, exit_code
+from ipubench.plugins.results.run_facts import RunFacts
 from ipubench.plugins.web.templates import escape_markdown
-from tests.support.reports import benchmark, document, nasty, reported, verdict
+from tests.support.reports import benchmark, nasty, report_on, reported, verdict
 from tests.support.stored import changed
 
 
@@ -27,11 +27,11 @@ def test_the_summary_begins_with_the_outcome_of_the_run(report: Report) -> None:
 
 def test_the_summary_of_one_uncompared_case() -> None:
     case = benchmark("a")
-    text = markdown(reported(document([case]), outcomes={case.fullname: "failed"}))
+    text = markdown(reported([case], outcomes={case.fullname: "failed"}))
     assert "<details><summary>The case</summary>" in text
     assert re.search(r"\| 🔴 failed \| <code>a</code> \|  \| \d+(\.\d+)? images/s \|", text)
     assert "Change is" not in text and "started" not in text
-    text = markdown(reported(document([]), outcomes={"x.py::test_x[1]": "failed"}))
+    text = markdown(reported([], outcomes={"x.py::test_x[1]": "failed"}))
     assert html.unescape(text).count("<code>test_x[1]</code>") == 2
 
 
@@ -39,7 +39,7 @@ def test_a_run_interrupted_after_its_last_case_is_not_a_success() -> None:
     case = benchmark("a")
     name = case.fullname
     run = RunFacts(selected=[name], outcomes={name: "passed"}, exit_code=2)
-    report = Report(document([case]), [run])
+    report = report_on([case], [run])
     assert exit_code(report, report.rows()) == 1
     line = markdown(report).splitlines()[0]
     assert line == "**🔴 1 case: 1 measured; the run was interrupted**"
@@ -50,7 +50,7 @@ def test_the_summary_of_any_run_fits_a_comment() -> None:
     verdicts = {case.fullname: verdict("incomparable", 100, reasons=[200 * "y"]) for case in cases}
     versions = {f"package-{number}": "1.0" for number in range(5000)}
     cases[0] = changed(cases[0], {"record.versions": versions})
-    text = markdown(reported(document(cases), verdicts=verdicts))
+    text = markdown(reported(cases, verdicts=verdicts))
     assert 30_000 < len(text.encode()) <= LARGEST
     shown = [text.count(f"\n| {mark}<code>case-") for mark in ("🟡 incomparable | ", "")]
     left = re.findall(r"(\d+) more are in results.csv and report.html", text)
@@ -61,7 +61,7 @@ def test_the_summary_of_any_run_fits_a_comment() -> None:
 def test_the_summary_shows_changes_despite_a_long_command_line_and_many_baselines() -> None:
     case = benchmark("a")
     report = reported(
-        document([case]),
+        [case],
         {case.fullname: verdict("regressed", 100, -0.2)},
         command="pytest " + " ".join(f"bench_x.py::bench_x[case-{n:04d}]" for n in range(3000)),
         baseline=" | ".join(f"shards/{n:04d}/baselines/main.json" for n in range(3000)),
@@ -85,7 +85,7 @@ def test_the_summary_names_the_function_of_cases_with_one_name() -> None:
         benchmark("c", training),
     ]
     found = {case.fullname: verdict("regressed", 100, -0.2) for case in cases}
-    text = html.unescape(markdown(reported(document(cases), found)))
+    text = html.unescape(markdown(reported(cases, found)))
     assert re.findall("regressed [|] <code>(.*?)</code>", text) == [
         "a",
         "bench_cnn_torch[b]",
@@ -106,4 +106,4 @@ def test_markdown_of_a_nasty_name_is_inert() -> None:
 def test_markdown_of_underscores_is_text() -> None:
     assert escape_markdown("aten::_foreach_add_") == "aten::&#95;foreach&#95;add&#95;"
     case = benchmark("_x_-bs1")
-    assert "<code>&#95;x&#95;-bs1</code>" in markdown(Report(document([case])))
+    assert "<code>&#95;x&#95;-bs1</code>" in markdown(report_on([case]))

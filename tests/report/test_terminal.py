@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipubench.plugins.baseline.rows import own_noise
 from ipubench.plugins.record.structs import Contention, InputRates
 from ipubench.plugins.record.text import percent, short_number
 from ipubench.plugins.record.verdict import JudgedMetric, Verdict
 from ipubench.plugins.report.table import HEADINGS, Row, layout, shared_by, table_rows
 from ipubench.plugins.report.terminal import summary, verdict_text
-from ipubench.plugins.run.results import Recording, SessionResults
+from ipubench.plugins.results.report import own_noise
+from ipubench.plugins.results.run_results import RunResults
+from ipubench.plugins.run.recording import Recording
 from ipubench.plugins.selection.selected import Selection
 from tests.support.harness import Project
 from tests.support.reports import benchmark, verdict
@@ -35,7 +36,7 @@ def lines_of(rows: List[Row], width: int) -> List[str]:
 def recording(cases: Dict[str, Any]) -> Recording:
     """Return a run's records of these cases."""
     config: Any = None
-    return Recording(config, Selection({}, "cpu"), results=SessionResults(benchmarks=cases))
+    return Recording(config, Selection({}, "cpu"), results=RunResults(benchmarks=cases))
 
 
 def notes_of(cases: Dict[str, Any]) -> List[str]:

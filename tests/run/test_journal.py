@@ -13,8 +13,8 @@ from ipubench.fixtures.machine.files import numbered
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.runs import read_run
 from ipubench.plugins.record.files import JsonLinesFile, json_lines, storable
-from ipubench.plugins.run.lines import read_lines
-from ipubench.plugins.run.results import SessionResults
+from ipubench.plugins.results.lines import read_lines
+from ipubench.plugins.results.run_results import RunResults
 from tests.support.harness import Project
 
 # Happens while the first line is written.
@@ -141,7 +141,7 @@ def test_a_strange_line_hides_no_other(tmp_path: Path, line: str) -> None:
     with journal.path.open("a") as file:
         file.write(f"{line}\n")
     journal.append({"type": "outcome", "case": "b", "outcome": "passed"})
-    assert SessionResults.of(read_lines(journal.path)).outcomes["b"] == "passed"
+    assert RunResults.of(read_lines(journal.path)).outcomes["b"] == "passed"
 
 
 def test_a_line_with_too_many_values_is_never_in_memory(

@@ -13,7 +13,7 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.plugins.record.files import JsonLinesFile, json_lines
 from ipubench.plugins.run import journal
 from ipubench.plugins.run.exit_code import exit_code
-from ipubench.plugins.run.results import Recording
+from ipubench.plugins.run.recording import Recording
 from ipubench.plugins.selection.selected import Selection
 from tests.support.fake_cases import Fake
 

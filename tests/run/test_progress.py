@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipubench.plugins.command_line.role import Role
+from ipubench.plugins.results.run_results import RunResults
 from ipubench.plugins.run.progress import (
     NARROWEST_NAME,
     Progress,
@@ -21,7 +22,6 @@ from ipubench.plugins.run.progress import (
     fitting,
     rough_duration,
 )
-from ipubench.plugins.run.results import SessionResults
 from tests.support.harness import QUIETLY, Project, SuiteServer
 
 #: Case, its start and end in seconds, and the seconds that no other case needs.
@@ -232,7 +232,7 @@ def test_a_case_has_its_line_when_its_outcome_is_known(when: str, outcome: str, 
     report = SimpleNamespace(nodeid=ONE, when=when, outcome=outcome)
     if outcome == "xfailed":
         report.outcome, report.wasxfail = "skipped", "slow"
-    made.reported(report, SessionResults(), " there")
+    made.reported(report, RunResults(), " there")
     assert made.terminal.taken() == (
         [] if said is None else [f"[1/3] bench_a[one] {said} there (0 s)"]
     )

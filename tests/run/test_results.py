@@ -10,7 +10,7 @@ import pytest
 from ipubench.plugins.record.files import JsonLinesFile
 from ipubench.plugins.record.structs import Profile
 from ipubench.plugins.record.verdict import Verdict
-from ipubench.plugins.run.lines import (
+from ipubench.plugins.results.lines import (
     BeginLine,
     CaseLine,
     Damaged,
@@ -24,7 +24,8 @@ from ipubench.plugins.run.lines import (
     lines_of,
     read_lines,
 )
-from ipubench.plugins.run.results import Recording, SessionResults
+from ipubench.plugins.results.run_results import RunResults
+from ipubench.plugins.run.recording import Recording
 from ipubench.plugins.selection.selected import Selection
 from tests.support.stored import a_benchmark, changed
 
@@ -41,7 +42,7 @@ def resume(*kept: str) -> ResumeLine:
 
 
 def test_a_case_runs_from_its_start_to_its_outcome() -> None:
-    found = SessionResults.of([BeginLine(ONE), BeginLine(TWO), OutcomeLine(ONE, "passed")])
+    found = RunResults.of([BeginLine(ONE), BeginLine(TWO), OutcomeLine(ONE, "passed")])
     assert (list(found.running), found.outcomes) == ([TWO], {ONE: "passed"})
     found.take(EndLine(2))
     assert not found.running and found.end.exit_code == 2
@@ -57,7 +58,7 @@ def test_cases_that_were_running_in_a_killed_run_are_suspects() -> None:
         BeginLine(TWO),
         resume(),
     ]
-    found = SessionResults.of(lines)
+    found = RunResults.of(lines)
     assert (found.suspects, list(found.running), found.end) == ([ONE, TWO], [], EndLine())
 
 
@@ -67,24 +68,24 @@ def test_a_resumed_run_forgets_earlier_failures_and_times() -> None:
         OutcomeLine(ONE, "failed", why="no memory"),
         ProfileLine(ONE, profile),
     ]
-    found = SessionResults.of(lines)
+    found = RunResults.of(lines)
     assert found.reasons == {ONE: "no memory"} and found.profiles == {ONE: profile}
     found.take(resume())
-    assert found == SessionResults()
+    assert found == RunResults()
 
 
 def test_a_report_needs_a_measured_or_failed_case() -> None:
     measured = CaseLine(a_benchmark([1.0]))
     assert all(
-        SessionResults.of([one]).worth_a_report for one in (measured, OutcomeLine(ONE, "failed"))
+        RunResults.of([one]).worth_a_report for one in (measured, OutcomeLine(ONE, "failed"))
     )
-    assert not SessionResults.of(
+    assert not RunResults.of(
         [OutcomeLine(ONE, "skipped"), OutcomeLine(TWO, "passed")]
     ).worth_a_report
 
 
 def test_cases_missing_from_an_order_come_first() -> None:
-    found = SessionResults.of(
+    found = RunResults.of(
         [OutcomeLine(ONE, "passed"), OutcomeLine("other", "passed"), OutcomeLine(TWO, "passed")]
     )
     found.arrange([TWO, ONE])
@@ -93,7 +94,7 @@ def test_cases_missing_from_an_order_come_first() -> None:
 
 def test_a_run_is_complete_when_all_its_cases_have_ended() -> None:
     # More cases may have ended than the run covers.
-    results = SessionResults.of([OutcomeLine(ONE, "passed"), OutcomeLine("other", "passed")])
+    results = RunResults.of([OutcomeLine(ONE, "passed"), OutcomeLine("other", "passed")])
     run = recording(JsonLinesFile(Path("run.jsonl")))
     run.results, run.order = results, [ONE, TWO]
     assert not run.is_complete
@@ -127,7 +128,7 @@ def test_an_outcome_is_not_stored_before_its_earlier_lines(
     for line in (lost, OutcomeLine(ONE, "passed"), OutcomeLine(TWO, "passed"), EndLine()):
         run.add(line)
     assert run.results.outcomes == {ONE: "passed", TWO: "passed"}
-    assert SessionResults.of(read_lines(journal.path)).outcomes == {TWO: "passed"}
+    assert RunResults.of(read_lines(journal.path)).outcomes == {TWO: "passed"}
     (said,) = run.closing
     assert "can no longer be written" in said and run.broken and run.where == ""
 
@@ -145,7 +146,7 @@ def test_an_outcome_is_not_stored_before_its_earlier_lines(
 def test_a_damaged_line_says_of_which_case_it_is_and_where(line: Any, place: str) -> None:
     found = line_of(line)
     assert isinstance(found, Damaged) and found.case == ONE and f"`{place}`" in found.why
-    results = SessionResults.of([found])
+    results = RunResults.of([found])
     assert list(results.damaged) == [ONE]
     results.take(CaseLine(changed(a_benchmark([1.0]), {"fullname": ONE})))
     assert not results.damaged
@@ -167,7 +168,7 @@ def test_a_damaged_line_without_a_case_is_counted_until_all_is_measured_again(li
     assert line_of({"type": "of another version", "case": ONE}) is None
     (found,) = lines_of([line])
     assert isinstance(found, Damaged) and (found.case, found.why[:8]) == ("", "line 1: ")
-    results = SessionResults.of([found])
+    results = RunResults.of([found])
     assert list(results.damaged) == [found.why]
     results.take(resume())
     assert not results.damaged

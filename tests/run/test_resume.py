@@ -16,8 +16,7 @@ import pytest
 from ipubench.plugins.record.files import JsonLinesFile, json_lines
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.verdict import Verdict
-from ipubench.plugins.run.journal import command_line, journals
-from ipubench.plugins.run.lines import (
+from ipubench.plugins.results.lines import (
     CaseLine,
     FreshLine,
     JournalLine,
@@ -26,7 +25,8 @@ from ipubench.plugins.run.lines import (
     ResumeLine,
     VerdictLine,
 )
-from ipubench.plugins.run.results import SessionResults
+from ipubench.plugins.results.run_results import RunResults
+from ipubench.plugins.run.journal import command_line, journals
 from tests.support.command_line import given_options
 from tests.support.harness import ROOT, Project
 from tests.support.stored import a_benchmark, changed
@@ -177,7 +177,7 @@ def test_fresh_processes_of_an_unfinished_case_are_dropped() -> None:
         CaseLine(case(2.0)),
         FreshLine(case(2.1)),
     ]
-    found = SessionResults.of(lines)
+    found = RunResults.of(lines)
     assert found.benchmarks == {CASE: case(2.0)}
     assert found.fresh == {CASE: [case(2.1)]}
     assert found.pairs == {}
@@ -189,9 +189,9 @@ def test_only_results_that_a_resumed_run_kept_count() -> None:
         VerdictLine(CASE, Verdict("pass")),
         OutcomeLine(CASE, "passed"),
     ]
-    kept = SessionResults.of([*lines, ResumeLine([CASE])])
+    kept = RunResults.of([*lines, ResumeLine([CASE])])
     assert (kept.benchmarks, kept.outcomes) == ({CASE: case(1.0)}, {CASE: "passed"})
-    dropped = SessionResults.of([*lines, ResumeLine([])])
+    dropped = RunResults.of([*lines, ResumeLine([])])
     assert not (dropped.benchmarks or dropped.outcomes or dropped.verdicts)
 
 

@@ -15,10 +15,10 @@ from ipubench.fixtures.machine import scratch
 from ipubench.plugins.record import host_process
 from ipubench.plugins.record.files import json_lines
 from ipubench.plugins.record.structs import as_plain
+from ipubench.plugins.results import lines as journal_lines
 from ipubench.plugins.run import journal, resume
-from ipubench.plugins.run import lines as journal_lines
 from ipubench.plugins.run.machine import Machine
-from ipubench.plugins.run.results import Recording
+from ipubench.plugins.run.recording import Recording
 from ipubench.plugins.selection.selected import Selection
 from tests.support.command_line import given_options
 from tests.support.fake_cases import Fake

@@ -10,13 +10,12 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence
 
 from msgspec import to_builtins
 
-from ipubench.plugins.baseline import exports
-from ipubench.plugins.baseline.format import Document
-from ipubench.plugins.baseline.rows import Report
-from ipubench.plugins.baseline.run_facts import RunFacts
 from ipubench.plugins.record.statistics import latency, throughput
 from ipubench.plugins.record.structs import NAMESPACE, Around, Benchmark
 from ipubench.plugins.record.verdict import Verdict
+from ipubench.plugins.report import exports
+from ipubench.plugins.results.report import Report
+from ipubench.plugins.results.run_facts import RunFacts
 from tests.support.stored import changed
 
 NETWORKS = ("resnet50", "mobilenet", "efficientnet-b0")
@@ -32,11 +31,11 @@ FILES = {
     "bencher.json",
 }
 #: The report's files for other tools, by purpose.
-EXPORTS: Dict[str, Callable[[Document], str]] = {
+EXPORTS: Dict[str, Callable[[Report], str]] = {
     "pytest-benchmark": exports.pytest_benchmark,
-    "github-action-benchmark": lambda plain: exports.github_action_benchmark(Report(plain).rows()),
-    "bencher": lambda plain: exports.bencher(Report(plain).rows()),
-    "csv": lambda plain: exports.csv_with_verdicts(Report(plain)),
+    "github-action-benchmark": lambda report: exports.github_action_benchmark(report.rows()),
+    "bencher": lambda report: exports.bencher(report.rows()),
+    "csv": exports.csv_with_verdicts,
 }
 #: The name of a case that must be escaped.
 NASTY = "<script>alert(1)</script>|`*@someone*`\n</td>"
@@ -143,15 +142,15 @@ def benchmark(name: str, function: str = "bench_inference/bench_cnn_torch.py::be
     return Benchmark.of(plain)
 
 
-def document(benchmarks: Sequence[Benchmark]) -> Document:
-    """Return a whole document with these benchmarks."""
+def report_on(benchmarks: Sequence[Benchmark], runs: Sequence[RunFacts] = ()) -> Report:
+    """Return a report of these cases on some machine."""
     around = Around(
         machine_info={"node": "host", "machine": "x86_64", "python_version": "3.11.7"},
         commit_info={"id": "unknown", "dirty": False},
         datetime="2026-11-20T10:10:00",
         version="5.3.1",
     )
-    return Document.of(around, benchmarks)
+    return Report(benchmarks, runs, around=around)
 
 
 def verdict(kind: str, rate: float, change: float = 0.0, **more: Any) -> Verdict:
@@ -217,7 +216,7 @@ def large_report(
     broken = "bench_inference/bench_triton.py::bench_triton[resnet50-clients1-sync-real]"
     verdicts[gone] = verdict("missing", 0)
     return reported(
-        document=document(benchmarks),
+        benchmarks,
         verdicts=verdicts,
         outcomes={broken: "failed"},
         baseline="baselines/main.json",
@@ -229,21 +228,21 @@ def large_report(
 
 
 def reported(
-    document: Document,
+    benchmarks: Sequence[Benchmark],
     verdicts: Mapping[str, Verdict] = MappingProxyType({}),
     outcomes: Mapping[str, str] = MappingProxyType({}),
     **facts: Any,
 ) -> Report:
     """Return a report of cases that ended like this."""
     run = RunFacts(verdicts=dict(verdicts), outcomes=dict(outcomes), exit_code=0, **facts)
-    return Report(document, [run])
+    return report_on(benchmarks, [run])
 
 
 def nasty() -> Report:
     """Return a report of a case whose texts would do harm if run as code."""
     case = changed(benchmark(NASTY), {"record.versions": {NASTY: NASTY}})
     found = verdict("incomparable", 100, reasons=[NASTY])
-    return reported(document([case]), {case.fullname: found}, command=NASTY, baseline=NASTY)
+    return reported([case], {case.fullname: found}, command=NASTY, baseline=NASTY)
 
 
 def visible(folder: Path) -> List[str]:

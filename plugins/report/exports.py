@@ -10,24 +10,19 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from typing import Dict, Iterable, Sequence
+from typing import Dict, Iterable
 
 from msgspec.structs import replace
 
-from ipubench.fixtures.case.untrusted import printable
-from ipubench.plugins.baseline.case_row import CaseRow, compile_seconds_of
-from ipubench.plugins.baseline.columns import CSV
 from ipubench.plugins.baseline.format import Document
-from ipubench.plugins.baseline.rows import Report
+from ipubench.plugins.record.csv_text import csv_table
 from ipubench.plugins.record.record import joules_per_item, with_record
 from ipubench.plugins.record.structs import NAMESPACE, as_plain
 from ipubench.plugins.record.text import percent, short_number
-
-# Characters that start a formula in a spreadsheet.
-FORMULA = ("=", "+", "-", "@")
+from ipubench.plugins.results.case_row import CaseRow, compile_seconds_of
+from ipubench.plugins.results.columns import CSV
+from ipubench.plugins.results.report import Report
 
 
 def csv_with_verdicts(report: Report) -> str:
@@ -36,34 +31,10 @@ def csv_with_verdicts(report: Report) -> str:
     return csv_table([column.csv for column in CSV], rows)
 
 
-def csv_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return rows under headings."""
-    output = io.StringIO()
-    writer = csv.writer(output, lineterminator="\n")
-    writer.writerow(map(csv_cell, headings))
-    writer.writerows(map(csv_cell, row) for row in rows)
-    return output.getvalue()
-
-
-def csv_cell(value: object) -> object:
-    """Return a value as a cell that no spreadsheet takes for a formula.
-
-    Control characters are escaped: a carriage return would start a new row.
-    """
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, (list, tuple)):
-        value = "; ".join(map(str, value))
-    if isinstance(value, str):
-        text = printable(value, len(value))
-        return f"'{text}" if text.startswith(FORMULA) else text
-    return value
-
-
-def pytest_benchmark(document: Document) -> str:
-    """Return the document with pytest-benchmark's fields, and our records without processes."""
-    alone = [with_record(b, replace(b.record, processes=())) for b in document.benchmarks]
-    kept = as_plain(replace(document, benchmarks=alone))
+def pytest_benchmark(report: Report) -> str:
+    """Return a document with pytest-benchmark's fields, and our records without processes."""
+    alone = [with_record(b, replace(b.record, processes=())) for b in report.benchmarks]
+    kept = as_plain(Document.of(report.around, alone))
     del kept[NAMESPACE]
     return json.dumps(kept, indent=1, sort_keys=True) + "\n"
 

@@ -72,7 +72,7 @@ class CaseRow:
     #: None if it has no result.
     benchmark: Optional[Benchmark] = None
     verdict: Verdict = NO_VERDICT
-    #: How it ended (plugins/baseline/run_facts.py) and why, including its verdict.
+    #: How it ended (plugins/results/run_facts.py) and why, including its verdict.
     kind: str = ""
     reasons: Sequence[str] = ()
     profile: Optional[Profile] = None

@@ -1,4 +1,4 @@
-"""The data of a report: a document of results, the verdicts, and one row per case."""
+"""The results of runs as all tables show them: a row per case, and the sentences about all."""
 
 from __future__ import annotations
 
@@ -11,24 +11,9 @@ from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, 
 from msgspec.structs import replace
 
 from ipubench.fixtures.case.errors import counted, some_of
-from ipubench.plugins.baseline.case_row import CaseRow
-from ipubench.plugins.baseline.entries import EntryKey, names_of, place_of
-from ipubench.plugins.baseline.format import Document
-from ipubench.plugins.baseline.run_facts import (
-    BAD,
-    FAILED,
-    KINDS,
-    MEASURED,
-    NO_GATE,
-    NOT_RUN,
-    SKIPPED,
-    RunFacts,
-    in_time,
-    together,
-)
 from ipubench.plugins.gate.passed import why_passed
 from ipubench.plugins.record.record import THROUGHPUT
-from ipubench.plugins.record.structs import Benchmark
+from ipubench.plugins.record.structs import Around, Benchmark
 from ipubench.plugins.record.text import (
     EXIT_USAGE,
     cut_middle,
@@ -50,8 +35,22 @@ from ipubench.plugins.record.verdict import (
     change_text,
     known,
     noisier,
+    of_verdicts,
 )
-from ipubench.plugins.run.exit_code import of_verdicts
+from ipubench.plugins.results.case_row import CaseRow
+from ipubench.plugins.results.places import EntryKey, names_of, place_of
+from ipubench.plugins.results.run_facts import (
+    BAD,
+    FAILED,
+    KINDS,
+    MEASURED,
+    NO_GATE,
+    NOT_RUN,
+    SKIPPED,
+    RunFacts,
+    in_time,
+    together,
+)
 
 CHANGED = ("regressed", "failed", "missing", "inconclusive", "incomparable", "improved", "new")
 MOST_NOISY = 5  # names in a line
@@ -60,27 +59,23 @@ MOST_JOINED = 300  # characters of the baselines of many shards
 
 @dataclass
 class Report:
-    """One or more runs or stored documents, as the files of a report show them.
+    """The results of one or more runs or stored documents, as all tables show them.
 
     A case's name is its node id, plus its machine if it ran on several.
     """
 
-    #: In a baseline's format.
-    document: Document
+    benchmarks: Sequence[Benchmark]
     #: Oldest first. A report's baseline.json stores them.
     runs: Sequence[RunFacts] = ()
     #: Case -> the stored entry that it was compared with, if known.
     before: Dict[str, Benchmark] = field(default_factory=dict)
     #: Cases of the baseline that were not selected, when it is compared later.
     unselected: int = 0
+    #: The other fields of a document of pytest-benchmark.
+    around: Around = field(default_factory=Around)
 
     def __post_init__(self) -> None:
         self.runs = in_time(self.runs)
-
-    @property
-    def benchmarks(self) -> Sequence[Benchmark]:
-        """The results."""
-        return self.document.benchmarks
 
     @cached_property
     def named_runs(self) -> List[RunFacts]:
@@ -293,7 +288,7 @@ def own_noise(verdicts: Iterable[Tuple[str, Verdict]]) -> str:
     return f"{subject} allowed more than the gate, because of {whose} own noise: {names}"
 
 
-def place(row: CaseRow) -> Tuple[int, float]:
+def rank(row: CaseRow) -> Tuple[int, float]:
     """Return a sort key for a row: its kind, then its change."""
     if row.kind not in KINDS:
         return len(KINDS), 0.0
@@ -302,4 +297,4 @@ def place(row: CaseRow) -> Tuple[int, float]:
 
 def by_change(rows: Sequence[CaseRow]) -> List[CaseRow]:
     """Return the rows, worst first; equals keep the run's order."""
-    return sorted(rows, key=place)
+    return sorted(rows, key=rank)

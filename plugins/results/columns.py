@@ -7,15 +7,6 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, TypeVar, Union
 
-from ipubench.plugins.baseline.case_row import (
-    CaseRow,
-    batch_size_of,
-    canary_ms_of,
-    compile_seconds_of,
-    framework_name,
-    instances_of,
-    times_text,
-)
 from ipubench.plugins.record.count_text import instructions_text
 from ipubench.plugins.record.record import (
     COMPILED,
@@ -29,6 +20,15 @@ from ipubench.plugins.record.record import (
 from ipubench.plugins.record.structs import Compute, Record
 from ipubench.plugins.record.text import energy_text, percent, rate_text, share_text, time_text
 from ipubench.plugins.record.verdict import COMPARED, interval_text
+from ipubench.plugins.results.case_row import (
+    CaseRow,
+    batch_size_of,
+    canary_ms_of,
+    compile_seconds_of,
+    framework_name,
+    instances_of,
+    times_text,
+)
 
 Found = TypeVar("Found")
 Cell = Union[None, bool, int, float, str, Sequence[str]]

@@ -6,14 +6,14 @@ They come from a journal's lines. A report's ``baseline.json`` stores them under
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, TypeVar
 
 from msgspec.structs import replace
 
 from ipubench.fixtures.case.errors import counted, some_of
-from ipubench.plugins.baseline.entries import EntryKey, Value
 from ipubench.plugins.record.structs import Moment, Part, Profile
 from ipubench.plugins.record.verdict import INCOMPARABLE, UNJUDGED, Verdict
+from ipubench.plugins.results.places import EntryKey
 
 FAILED, SKIPPED, NOT_RUN, MEASURED = "failed", "skipped", "not run", "measured"
 #: How a case can end, most important first.
@@ -37,6 +37,8 @@ UNPROVEN = (FAILED, NOT_RUN, SKIPPED)
 EXITS_OF_INTERRUPTED = (2, 143)
 NO_GATE = "no gate"
 MOST_LINES = 3  # in a message
+
+Value = TypeVar("Value")
 
 
 class RunFacts(Part, frozen=True, omit_defaults=False):
