@@ -324,9 +324,10 @@ def _add_against(group: Section) -> None:
     """The other environment that a case is measured in, in turns, in the same run."""
     group.addoption(
         "--against",
-        metavar="PYTHON|git:REV",
-        help="measure each case in turns here and with this interpreter, or in a worktree of this "
-        "revision (git:main, git:merge-base:main), and compare the two",
+        metavar="PYTHON|git:REV|pip:PACKAGE==VERSION[,...]",
+        help="measure each case in turns here and with this interpreter, in a worktree of this "
+        "revision (git:main, git:merge-base:main), or with these versions of packages "
+        "(pip:numpy==1.26.4,pandas==2.2.3), and compare the two",
     )
     group.addoption(
         "--against-setup",

@@ -63,8 +63,8 @@ def _check_comparison(config: pytest.Config, role: Role) -> None:
         )
     if given and option.baseline is None and option.against is None:
         raise pytest.UsageError(
-            f"{given[0]} needs something to compare with: add --baseline=NAME, --against=PYTHON or "
-            "--against=git:REV"
+            f"{given[0]} needs something to compare with: add --baseline=NAME, --against=PYTHON, "
+            "--against=git:REV or --against=pip:PACKAGE==VERSION"
         )
 
 
@@ -95,6 +95,7 @@ def _check_hosts(config: pytest.Config) -> None:
         "--profile": option.profile is not None,
         "--save-graph": option.save_graph is not None,
         "--against=git:REV": str(option.against or "").startswith("git:"),
+        "--against=pip:...": str(option.against or "").startswith("pip:"),
     }
     given = [flag for flag, wanted in refused.items() if wanted and hosts]
     if given:

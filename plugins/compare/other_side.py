@@ -1,4 +1,4 @@
-"""Implements `--against=PYTHON` and `--against=git:REV`: compares with another environment.
+"""Implements `--against`: compares with another environment, other versions or another revision.
 
 Before the first test, the cases are measured in pairs of fresh processes, one here and one there,
 whose rounds alternate if possible, until each verdict is clear or ``--gate-cap`` pairs are measured
@@ -27,8 +27,9 @@ from ipubench.plugins.compare.policy import has_gate, without_gate
 from ipubench.plugins.compare.runner import ProcessRunner
 from ipubench.plugins.gate.pairs import looks
 from ipubench.plugins.gate.sides import LEAST_PAIRS
+from ipubench.plugins.processes import versions
 from ipubench.plugins.processes.against import Against
-from ipubench.plugins.processes.place import find, find_revision, python_of
+from ipubench.plugins.processes.place import find, find_packages, find_revision, python_of
 from ipubench.plugins.processes.revision import PREFIX, is_this_checkout
 from ipubench.plugins.record.verdict import EXIT_UNDECIDED, NEW, REGRESSED, Verdict
 from ipubench.plugins.results.lines import VerdictLine
@@ -49,6 +50,8 @@ def _other_side(run: Run, given: str) -> Against:
                 f"--against={given}: the suite of that revision does not know "
                 f"{unknown[0]}; leave it out"
             )
+    elif given.startswith(versions.PREFIX):
+        environment = find_packages(given, root)
     else:
         environment = find(given, root)
     facts = dict(environment.versions)
@@ -119,7 +122,10 @@ def prepare_other_side(run: Run) -> None:
 def compared_with_itself(config: pytest.Config, given: str) -> str:
     """Return why the other side is the same as this one, or ''."""
     option, root = options_of(config), config.rootpath
-    if not given.startswith(PREFIX):
+    if given.startswith(versions.PREFIX):
+        same = versions.are_installed(given)
+        what = "that is installed here"
+    elif not given.startswith(PREFIX):
         same = python_of(given) == os.path.abspath(sys.executable)
         what = "that is the interpreter of this run"
     else:
@@ -136,7 +142,8 @@ def comparison_lines(run: Run, items: List[pytest.Item]) -> List[str]:
         return [run.same] if run.same else []
     environment = against.environment
     given = options_of(run.config).against
-    there = given if environment.revision is not None else environment.python
+    own = environment.revision is None and environment.packages is None
+    there = environment.python if own else given
     cases = [item for item in items if case_of(item) is not None]
     timed = cases and not (run.counting is not None and run.counting.alone)
     time = [most_pairs(run.config, cases)] if timed else []

@@ -60,7 +60,7 @@ def _starts_fresh_processes(run: Run) -> bool:
     option = options_of(run.config)
     # A stored program may lack the counter.
     counts = "report_hw_cycle_count" in run.selection.assignments
-    other_sdk = option.against is not None and not option.against.startswith("git:")
+    other_sdk = option.against is not None and not option.against.startswith(("git:", "pip:"))
     fresh = (option.baseline_save, option.baseline, option.processes, option.against)
     return any(fresh) and not (
         run.role is Role.CONTROLLER or counts or other_sdk or option.launcher_args

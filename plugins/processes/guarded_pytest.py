@@ -1,4 +1,6 @@
-"""Runs pytest with the code of one folder: ``guarded_pytest.py FOLDER [--instead-of=HERE] ARGS``.
+"""Runs pytest with the code of one folder.
+
+    guarded_pytest.py FOLDER [--instead-of=HERE | --modules=NAMES] ARGS
 
 It is started by its path, because other revisions of the project may not have it. An installation
 of the suite, a .pth file or a variable could lead to another checkout, so that the wrong code would
@@ -10,25 +12,34 @@ With ``--instead-of`` the folder is another revision of a project that only uses
 is the checkout of this revision: no module may come from there, except for the suite and installed
 packages. Paths into HERE, as from ``pip install -e`` and PYTHONPATH, are replaced by those of the
 other revision.
+
+With ``--modules`` the folder has installed packages, and only these modules must come from there.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 #: The top-level packages of the suite, with and without ``ipubench``.
 TOP = ("ipubench", "conftest", "fixtures", "models", "plugins")
 BENCHMARKS = "bench_"
 USAGE_ERROR = 4
 INSTEAD_OF = "--instead-of="
+MODULES = "--modules="
+OWN_OPTIONS = (INSTEAD_OF, MODULES)
 #: The names of setuptools' modules for ``pip install -e`` begin like this.
 EDITABLE = "__editable__"
 #: The advice if a project's modules come from its checkout all the same.
 REMEDY = (
     "name the folder that has it to pytest, as in -o pythonpath=src, or make an environment there "
     'with --against-setup="..."'
+)
+#: The same if they come before an installed version.
+TREE_FIRST = (
+    "your tests import the code of this tree, whichever version is installed; to compare it with "
+    "a released version, name its tag: --against=git:TAG"
 )
 #: Folders of installed packages; an environment may be within a checkout.
 INSTALLED = ("site-packages", "dist-packages")
@@ -67,6 +78,17 @@ def checkout_modules(here: str) -> Dict[str, str]:
         if file.startswith(inside) and not allowed:
             found[name] = file
     return found
+
+
+def modules_of(names: Sequence[str]) -> Dict[str, str]:
+    """Return the file of each imported module that is one of these, or within one."""
+    within = tuple(f"{name}." for name in names)
+    return {
+        name: file
+        for name, module in sorted(sys.modules.items())
+        for file in [getattr(module, "__file__", None)]
+        if file and (name in names or name.startswith(within))
+    }
 
 
 def _of_environment(inside: str) -> Tuple[str, ...]:
@@ -138,9 +160,10 @@ class Redirect:
 class Guard:
     """The plugin that ends the session if a module comes from the wrong folder."""
 
-    def __init__(self, folder: str, here: str = "") -> None:
+    def __init__(self, folder: str, here: str = "", names: Optional[List[str]] = None) -> None:
         self._folder = _worktree(folder) if here else folder
         self._here = here
+        self._names = names
 
     def pytest_collection_finish(self) -> None:
         """Check before anything runs."""
@@ -153,24 +176,32 @@ class Guard:
     def _check(self) -> None:
         import pytest
 
-        modules = checkout_modules(self._here) if self._here else loaded()
+        if self._names is not None:
+            modules, remedy = modules_of(self._names), f"; {TREE_FIRST}"
+        elif self._here:
+            modules, remedy = checkout_modules(self._here), f"; {REMEDY}"
+        else:
+            modules, remedy = loaded(), ""
         found = outside_modules(self._folder, modules)
         if found:
-            remedy = f"; {REMEDY}" if self._here else ""
             pytest.exit(f"refused: {found[0]}{remedy}", returncode=USAGE_ERROR)
 
 
 def main(folder: str, arguments: List[str]) -> int:
     """Run pytest; return its exit code."""
+    given = arguments.pop(0) if arguments[:1] and arguments[0].startswith(OWN_OPTIONS) else ""
+    value = given.partition("=")[2]
     # Replaces the folder of this program: nothing may be imported from there.
-    sys.path[0] = folder
+    sys.path[0] = os.getcwd() if given.startswith(MODULES) else folder
     import pytest
 
-    has_here = arguments[:1] and arguments[0].startswith(INSTEAD_OF)
-    here = arguments.pop(0)[len(INSTEAD_OF) :] if has_here else ""
-    if here:
-        Redirect(here, folder).imports()
-    return int(pytest.main(arguments, plugins=[Guard(folder, here)]))
+    if given.startswith(MODULES):
+        guard = Guard(folder, names=value.split(","))
+    else:
+        guard = Guard(folder, value)
+        if value:
+            Redirect(value, folder).imports()
+    return int(pytest.main(arguments, plugins=[guard]))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The environments for a case: this interpreter, another one, or another revision in a worktree.
+"""The environments for a case: this interpreter, another one, other versions, another revision.
 
-``HERE`` is this interpreter and this checkout. ``find`` and ``find_revision`` examine the
-environment that ``--against`` names.
+``HERE`` is this interpreter and this checkout. ``find``, ``find_revision`` and ``find_packages``
+examine the environment that ``--against`` names.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ from ipubench.fixtures.case.errors import CaseError, some_of
 from ipubench.fixtures.data.cache import code_folder
 from ipubench.fixtures.instances.protocol import ALTERNATING
 from ipubench.fixtures.machine.files import IMPORT_ROOT, user_path
+from ipubench.fixtures.machine.packages import site_folders
 from ipubench.plugins.command_line.arguments import LONG, MEASURING_OPTIONS
-from ipubench.plugins.processes import guarded_pytest, revision
+from ipubench.plugins.processes import guarded_pytest, revision, versions
 from ipubench.plugins.processes.revision import AtEnd, Revision
+from ipubench.plugins.processes.versions import Versions
 from ipubench.plugins.record.host_process import GIT_VARIABLES, version_changes
 
 CHECK_SECONDS = 300.0
@@ -80,6 +82,8 @@ class Place:
     installed: Dict[str, str] = field(default_factory=dict)
     #: The revision that runs there; None: this checkout.
     revision: Optional[Revision] = None
+    #: This environment with other versions of some packages; None: another one.
+    packages: Optional[Versions] = None
     #: Its measuring options, and its version of the protocol for alternating rounds.
     options: Tuple[str, ...] = MEASURING_OPTIONS
     alternating: int = ALTERNATING
@@ -90,6 +94,11 @@ class Place:
 
     def variables(self, ours: Mapping[str, str]) -> Dict[str, str]:
         """Return the environment variables for its processes, given those of ours."""
+        if self.packages is not None:
+            # Folders of installed packages follow those of the environment there.
+            given, later = ours.get("PYTHONPATH", "").split(os.pathsep), site_folders()
+            first = [one for one in given if one and one not in later]
+            return {**ours, "PYTHONPATH": os.pathsep.join(first)}
         if self.folders is None:
             return dict(ours)
         wrong = OURS if self.revision is None else (*OURS, *GIT_VARIABLES)
@@ -108,9 +117,12 @@ class Place:
 
     def pytest_command(self) -> List[str]:
         """Return the command that starts pytest there."""
+        program = str(Path(guarded_pytest.__file__).resolve())
+        if self.packages is not None:
+            names = guarded_pytest.MODULES + ",".join(self.packages.modules)
+            return [self.python, program, str(self.packages.site), names]
         if self.revision is None:
             return [self.python, "-m", "pytest"]
-        program = str(Path(guarded_pytest.__file__).resolve())
         here = self.revision.here
         instead = [f"{guarded_pytest.INSTEAD_OF}{here}"] if here is not None else []
         return [self.python, program, str(self.revision.root), *instead]
@@ -150,11 +162,15 @@ class Place:
         """Return the versions that differ between there and here, those on both sides first."""
         found = version_changes({**self.versions, **self.installed}, now)
         found.sort(key=lambda text: "none" in text.split())
-        return some_of(found, MOST_CHANGES) or "the same versions"
+        text = some_of(found, MOST_CHANGES) or "the same versions"
+        unfulfilled = some_of(self.packages.unfulfilled if self.packages is not None else ())
+        return f"{text} (there {unfulfilled})" if unfulfilled else text
 
     @property
     def remedy(self) -> str:
         """What to do if a package is missing there."""
+        if self.packages is not None:
+            return "name a version that has it, or install it here"
         setup = "have --against-setup=COMMAND make an environment there that has it"
         install = f"install it with {shlex.quote(self.python)} -m pip"
         return setup if self.revision is not None else install
@@ -203,6 +219,12 @@ def find_revision(
         folders.append(str(suite_folder()))
     unchecked = Place(os.path.abspath(interpreter), folders, revision=there)
     return _examined(given, unchecked, there.root)
+
+
+def find_packages(given: str, root: Path) -> Place:
+    """Make the environment that ``--against=pip:...`` names, and examine it. Raises UsageError."""
+    made = versions.find_versions(given)
+    return _examined(given, Place(made.python, packages=made), root)
 
 
 def suite_folder() -> Path:
@@ -266,9 +288,12 @@ def _examined(given: str, unchecked: Place, root: Path) -> Place:
         )
         modules: Dict[str, str] = found["modules"]
     except (ValueError, TypeError, KeyError):
+        needed = f"{python} -m pip install {_needed(root)}"
+        remedy = f"install what the suite and your tests need there: {needed}"
+        if unchecked.packages is not None:
+            remedy = "name other versions"
         raise pytest.UsageError(
-            f"--against={given}: it cannot run the suite: {lines[-1]}; install what the suite "
-            f"and your tests need there: {python} -m pip install {_needed(root)}"
+            f"--against={given}: it cannot run the suite: {lines[-1]}; {remedy}"
         ) from None
     is_suite = there is not None and there.here is None
     outside = guarded_pytest.outside_modules(str(there.root), modules) if there and is_suite else []

@@ -11,9 +11,7 @@ import contextlib
 import hashlib
 import re
 import shlex
-import shutil
 import subprocess
-import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,16 +23,14 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.options import nearest
 from ipubench.fixtures.data.cache import code_folder
 from ipubench.fixtures.machine.files import IMPORT_ROOT
-from ipubench.fixtures.machine.locks import LockTimeout, free, locked, take
+from ipubench.fixtures.machine.locks import free, locked, take
+from ipubench.plugins.processes import kept
 from ipubench.plugins.record.host_process import GIT, outside_git
 
 PREFIX = "git:"
 MERGE_BASE = "merge-base:"
 #: The interpreter that --against-setup makes, unless --against-python names another.
 MADE_PYTHON = ".venv/bin/python"
-SETUP_SECONDS = 3600.0
-KEPT_DAYS = 14
-LAST_LINES = 15
 #: Words that only a shell understands.
 SHELL = re.compile(r"&&?|\|\|?|;|[0-9&]?[<>].*")
 
@@ -157,19 +153,8 @@ def _worktree(
     try:
         folder = code_folder("worktrees")
         tree = folder / f"{commit}{made_by}"
-        for old in filter(Path.is_dir, set(folder.iterdir()) - {tree}):
-            lock = Path(f"{old}.lock")
-            with contextlib.suppress(LockTimeout, FileNotFoundError), locked(lock, 0):
-                if "-" not in old.name:  # its last run was killed, if no run uses it
-                    _remove_unused(old)
-                    continue
-                # A run that was killed while it made one has left no stamp.
-                stamp = _stamp(old)
-                last = (stamp if stamp.exists() else old).stat().st_mtime
-                if last < time.time() - KEPT_DAYS * 24 * 3600:
-                    remove(old)
-        # A lock for each worktree: a setup may take an hour.
-        with locked(Path(f"{tree}.lock")):
+        kept.remove_others(tree, _remove_leftover)
+        with locked(kept.lock_of(tree)):
             if _is_sound(option, tree, commit):
                 update_submodules(option, tree)
             else:
@@ -185,7 +170,7 @@ def _worktree(
                 except BaseException:
                     remove(tree)
                     raise
-            _stamp(tree).touch()
+            kept.stamp(tree).touch()
             users = take(_users(tree), shared=True) if at_end and not made else None
             if at_end is not None and users is not None:
                 at_end(partial(_leave, tree, users))
@@ -227,9 +212,17 @@ def update_submodules(option: str, tree: Path) -> None:
 
 def _leave(tree: Path, users: int) -> None:
     """Remove a worktree if this was the last run that used it."""
-    with contextlib.suppress(OSError), locked(Path(f"{tree}.lock")):
+    with contextlib.suppress(OSError), locked(kept.lock_of(tree)):
         free(users)
         _remove_unused(tree)
+
+
+def _remove_leftover(tree: Path) -> None:
+    """Remove another worktree, whose lock is held, that no run needs any more."""
+    if "-" not in tree.name:  # its last run was killed, if no run uses it
+        _remove_unused(tree)
+    elif kept.is_old(tree):
+        remove(tree)
 
 
 def _remove_unused(tree: Path) -> None:
@@ -251,19 +244,12 @@ def remove(tree: Path) -> None:
     if tree.exists():
         with contextlib.suppress(pytest.UsageError):
             _git("", tree, "worktree", "remove", "--force", str(tree))
-        shutil.rmtree(str(tree), ignore_errors=True)
-    with contextlib.suppress(FileNotFoundError):
-        _stamp(tree).unlink()
-
-
-def _stamp(tree: Path) -> Path:
-    """Return the file that marks a worktree as complete; its time is that of the last use."""
-    return tree.with_name(f"{tree.name}.used")
+    kept.remove(tree)
 
 
 def _is_sound(option: str, tree: Path, commit: str) -> bool:
     """Return whether a worktree is complete, and its files are unchanged."""
-    if not _stamp(tree).exists() or not tree.is_dir():
+    if not kept.stamp(tree).exists() or not tree.is_dir():
         return False
     try:
         head = _git(option, tree, "rev-parse", "HEAD")
@@ -281,14 +267,14 @@ def _run_setup(setup: str, folder: Path) -> None:
                 f"--against-setup={setup}: it runs without a shell: name a script, as in "
                 f"--against-setup='sh setup.sh', or write --against-setup=\"sh -c '{setup}'\""
             )
-        ended = _run(words, folder, SETUP_SECONDS)
+        ended = _run(words, folder, kept.SETUP_SECONDS)
     except (OSError, ValueError, IndexError, subprocess.TimeoutExpired) as error:
         raise pytest.UsageError(f"--against-setup={setup}: it cannot be run: {error}") from None
     if ended.returncode:
         lines = ended.stdout.decode(errors="replace").strip().splitlines()
         problem = f"exit code {ended.returncode} in {folder}; its last lines:"
         raise pytest.UsageError(
-            "\n".join([f"--against-setup={setup}: {problem}", *lines[-LAST_LINES:]])
+            "\n".join([f"--against-setup={setup}: {problem}", *lines[-kept.LAST_LINES :]])
         )
 
 
