@@ -12,7 +12,7 @@ import pytest
 
 from ipubench.bench_kernels.bench_popart_conv import PopartConv
 from ipubench.bench_kernels.bench_popart_lstm import PopartLstm
-from tests.support.harness import ROOT, Outcome, records_in, run_pytest
+from tests.support.harness import ROOT, Outcome, records_in, refused, run_pytest
 from tests.support.kernels import DATA
 
 Array = Any  # float64 np.ndarray
@@ -236,9 +236,8 @@ def test_options_reach_the_case_and_its_graph_is_saved(frameworks: None, tmp_pat
     assert [value.name for value in saved.graph.output] == ["output", "loss"]
 
 
-@pytest.mark.framework
-@pytest.mark.parametrize("word", ["pipeline=yes", "engine=tensorrt", "learning_rate=fast"])
-def test_a_bad_option_is_one_usage_error(word: str, tmp_path: Path) -> None:
-    words = ["bench_kernels/bench_popart_lstm.py", f"--set={word}"]
-    outcome = run(tmp_path, *words).assert_code(4)
-    assert word.split("=")[0] in outcome.text and "Traceback" not in outcome.text
+def test_a_bad_option_is_one_usage_error(tmp_path: Path) -> None:
+    file = "bench_kernels/bench_popart_lstm.py"
+    for word in ("pipeline=yes", "engine=tensorrt", "learning_rate=fast"):
+        words = [file, "--device=cpu", f"--set={word}", f"--results-dir={tmp_path}"]
+        assert word.split("=")[0] in refused(ROOT, os.environ, *words).text

@@ -33,11 +33,11 @@ ALSO_HERE = {"device_id", "profile", "report", "save_graph", "sweep"}
     ],
 )
 def test_a_message_names_the_intended_value(project: Project, words: List[str], said: str) -> None:
-    project.run(*words).assert_code(4).line(said)
+    project.refused(*words).line(said)
 
 
 def test_a_typing_error_is_no_option_of_a_case(project: Project) -> None:
-    outcome = project.run("--agianst=git:main").assert_code(4)
+    outcome = project.refused("--agianst=git:main")
     outcome.line("--agianst, did you mean: --against")
     assert "--set" not in outcome.text
 
@@ -45,7 +45,7 @@ def test_a_typing_error_is_no_option_of_a_case(project: Project) -> None:
 def test_each_original_option_has_its_advice(project: Project) -> None:
     advice = {f"--{name.replace('_', '-')}": text for name, text in original_options().items()}
     flags = [flag for flag in advice if flag[2:].replace("-", "_") not in ALSO_HERE]
-    outcome = project.run(*flags).assert_code(4)
+    outcome = project.refused(*flags)
     assert [line.strip() for line in outcome.lines if line.startswith("  --")] == [
         f"{flag}: {advice[flag]}" for flag in sorted(flags)
     ]

@@ -182,7 +182,6 @@ def test_a_failing_launcher_shows_its_output(together: Project) -> None:
 
 
 def test_the_option_for_instances_cannot_be_used_by_hand(together: Project) -> None:
-    answer = run(together, "--ipubench-instance=127.0.0.1:1").assert_code(4)
-    assert "--ipubench-instance is for the processes that a run starts" in answer.text
+    together.refused("--ipubench-instance=127.0.0.1:1").line("--ipubench-instance is for ")
     help_text = run_pytest(together.folder, together.environment, "--help-ipubench").text
     assert "--dry-run" in help_text and "instance ADDRESS" not in help_text

@@ -240,9 +240,7 @@ def test_two_files_with_one_node_id_are_refused(own: OwnProject) -> None:
         (package / "pytest.ini").write_text(INI)
         (package / "test_same.py").write_text(SAME)
     words = (*FEW, "--import-mode=importlib", "pkg-a", "pkg-b")
-    own.run(*words).assert_code(4).line(
-        "have a test with the same node id, test_same.py::test_here"
-    )
+    own.refused(*words).line("with the same node id, test_same.py::test_here")
     own.run(*words, "-k", "late").assert_code(1).line("1 failed, 1 passed")
     root = ("-c", "pkg-a/pytest.ini", f"--rootdir={own.folder}")
     own.run(*words, *root).assert_code(0)

@@ -235,10 +235,11 @@ def refused(folder: Path, environment: Mapping[str, str], *words: str) -> Outcom
     before, path = dict(sys.modules), list(sys.path)
     words = (*QUIETLY, "-p", "no:faulthandler", *words)
     try:
+        sys.path[:0] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
         outcome = run_here(folder, environment, pytest.main, *words).assert_code(4)
     finally:
         sys.path[:] = path
-        for name in sys.modules.keys() - before.keys():
+        for name in sys.modules.keys() - before.keys() if folder != ROOT else ():
             if str(getattr(sys.modules[name], "__file__", "")).startswith(f"{folder}{os.sep}"):
                 del sys.modules[name]  # another project has its own
         sys.modules.update(before)
