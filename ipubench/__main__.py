@@ -6,9 +6,9 @@ cases are collected, as in a clone. The cases have the same node ids as there.
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
+from typing import List
 
 import pytest
 
@@ -16,13 +16,19 @@ HERE = Path(__file__).absolute().parent
 FOLDERS = ("bench_inference", "bench_training", "bench_kernels")
 
 
+class _AllCases:
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_load_initial_conftests(self, early_config: pytest.Config, args: List[str]) -> None:
+        """Add all cases if no path is given."""
+        if not early_config.known_args_namespace.file_or_dir:
+            args += [str(HERE / name) for name in FOLDERS]
+
+
 def main() -> int:
     """Run pytest; return its exit code."""
-    words = [_installed(word) for word in sys.argv[1:]]
-    if not any(os.path.exists(word.partition("::")[0]) for word in words):
-        words += [str(HERE / name) for name in FOLDERS]
     cache = f"cache_dir={Path.cwd() / '.pytest_cache'}"
-    return int(pytest.main(["-p", "ipubench", "-c", str(HERE / "cases.ini"), "-o", cache, *words]))
+    ours = ["-p", "ipubench", "-c", str(HERE / "cases.ini"), "-o", cache]
+    return int(pytest.main([*ours, *map(_installed, sys.argv[1:])], plugins=[_AllCases()]))
 
 
 def _installed(word: str) -> str:

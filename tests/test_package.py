@@ -90,17 +90,21 @@ def test_collecting_loads_no_module_under_two_names_and_no_framework() -> None:
 
 
 def test_the_extra_for_the_poplar_sdk_fits_its_tensorflow() -> None:
-    """TensorFlow 2.6 needs protobuf >= 3.9.2, < 3.20; onnx 1.13 and later need a newer one."""
+    """TensorFlow 2.6 needs protobuf >= 3.9.2, < 3.20; onnx 1.13 and later need a newer one.
+
+    It also needs typing_extensions < 3.11; exceptiongroup 1.3 and later need a newer one.
+    """
     requirements = pytest.importorskip("packaging.requirements", reason="comes with pytest")
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    (extra,) = re.findall(r'^ipu = \[(".*")\]$', text, re.MULTILINE)
+    (extra,) = re.findall(r"^ipu = \[$(.*?)^\]$", text, re.MULTILINE | re.DOTALL)
     found = {}
-    for word in extra.split(", "):
-        requirement = requirements.Requirement(word.strip('"'))
+    for word in re.findall('"(.*)"', extra):
+        requirement = requirements.Requirement(word)
         found[requirement.name] = requirement.specifier
     assert "3.19.6" in found["protobuf"] and "3.9.1" not in found["protobuf"]
     assert "3.20.0" not in found["protobuf"]
     assert "1.12.0" in found["onnx"] and "1.13.0" not in found["onnx"]
+    assert "1.2.2" in found["exceptiongroup"] and "1.3.0" not in found["exceptiongroup"]
 
 
 @pytest.fixture(scope="module")

@@ -30,6 +30,9 @@ def collected(folder: Path, *words: str) -> Tuple[int, List[str]]:
 def test_any_folder_has_the_cases_of_a_clone_by_the_same_names(tmp_path: Path) -> None:
     assert collected(tmp_path, "-k", "dense-inference-synthetic") == (0, [DENSE])
     assert collected(tmp_path, DENSE) == (0, [DENSE])
+    # The value of an option is no path, even if there is a file of its name.
+    (tmp_path / "dense-inference-synthetic").touch()
+    assert collected(tmp_path, "-k", "dense-inference-synthetic") == (0, [DENSE])
 
 
 def test_no_advice_replaces_the_frameworks_of_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,6 +104,33 @@ DEFAULTS: Dict[str, Any] = {
     "scheduling.maximum_scheduler_search_space_size": 64,
 }
 NUMBERS = ("auto_select_ipus", "select_ipus")
+# The planners' options (graphcore/poplibs, ConvOptions.cpp and MatMul.cpp).
+OF_BOTH = {
+    "availableMemoryProportion",
+    "enableFastReduce",
+    "enableMultiStageReduce",
+    "partialsType",
+    "planConstraints",
+    "remapOutputTensor",
+    "use128BitConvUnitLoad",
+}
+PLANNED = {
+    "convolutions": OF_BOTH | {"enableConvDithering", "gatherConvOutput"},
+    "matmuls": OF_BOTH | {"gatherOutput"},
+    # Of LSTMs and GRUs (Lstm.cpp and Gru.cpp).
+    "recurrent": {"availableMemoryProportion", "numShards", "partialsType", "rnnCodeReuse"},
+}
+
+
+def check_planned(kind: str, given: Any) -> None:
+    """Refuse options that poplibs' planner of this kind does not have."""
+    import tensorflow as tf
+
+    for name in given:
+        if name not in PLANNED[kind]:
+            raise tf.errors.InvalidArgumentError(None, None, f"Unrecognised option '{name}'")
+
+
 COUNT = "experimental.multi_replica_distribution.process_count"
 
 
@@ -155,6 +182,8 @@ class IPUConfig(_Category):
         for path, value in changed.items():
             if path.endswith("poplar_options"):
                 assert all(isinstance(text, str) for item in value.items() for text in item), path
+        for kind in ("convolutions", "matmuls"):
+            check_planned(kind, changed.get(f"{kind}.poplar_options", {}))
         rounding = changed.get("floating_point_behaviour.esr")
         if rounding is StochasticRoundingBehaviour.REPLICA_IDENTICAL_ONLY:
             # Without a message the SDK rounds to nearest.

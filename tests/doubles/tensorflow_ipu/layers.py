@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
+from tests.doubles.tensorflow_ipu.config import check_planned
 from tests.doubles.tensorflow_ipu.record import STAND_IN, recorder
 
 
@@ -30,6 +31,8 @@ def classes() -> Dict[str, Any]:
             recorder.calls.append((f"{type(self).__mro__[1].__name__}.__init__", given))
             assert partials_dtype in (tf.float16, tf.float32)
             assert time_major, "the stand-in computes time-major only"
+            # TensorFlow gives them the options of matrix products (rnn_util.cc).
+            check_planned("recurrent", recorder.configured.get("matmuls.poplar_options", {}))
             super().__init__(**kwargs)
             assert tf.as_dtype(self.dtype) in (tf.float16, tf.float32)
             self._units, self._return_sequences = units, return_sequences

@@ -15,6 +15,7 @@ from tests.doubles.tensorflow_ipu.accumulation import (
     GradientAccumulationReductionMethod,
     accumulation_scales,
 )
+from tests.doubles.tensorflow_ipu.config import check_planned
 from tests.doubles.tensorflow_ipu.record import recorded, recorder
 
 
@@ -86,6 +87,8 @@ class PipelineStageOptions:
             "matmuls": matmul_options or {},
             "slices": slice_options or {},
         }
+        for kind in ("convolutions", "matmuls"):
+            check_planned(kind, self._given[kind])
         for options in self._given.values():
             assert isinstance(options, dict)
             assert all(isinstance(text, str) for item in options.items() for text in item)

@@ -348,6 +348,18 @@ def test_partial_results_have_the_type_that_is_recorded(
     assert found == partials
 
 
+def test_a_fused_layer_refuses_options_of_other_matrix_products() -> None:
+    options = '{"use128BitConvUnitLoad": true}'
+    config = Lstm(system="ipu", batch_size=1, timesteps=2, hidden_size=3, matmul_options=options)
+    config = replace(config, data="generated", batches_per_step=1)
+    ready(config, config.feed(DATA), model=partial(lstm, config)).close()
+    fused = partial(lstm, config, fused=True)
+    made = step(config, config.feed(DATA), model=partial(lstm, config), popnn=fused)
+    made.build()
+    with pytest.raises(CaseError, match="use128BitConvUnitLoad"):
+        made.compile()
+
+
 def test_the_record_describes_the_execution(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -355,7 +367,7 @@ def test_the_record_describes_the_execution(
     monkeypatch.setenv(
         TF_FLAGS, f"--executable_cache_path='{tmp_path}/my cache' --max_infeed_threads=2"
     )
-    made = step(Options(replicas=2, precision="16.32", matmul_options='{"a": "b"}'))
+    made = step(Options(replicas=2, precision="16.32", matmul_options='{"gatherOutput": "true"}'))
     assert made.describe() == {
         "engine": "tensorflow-ipu",
         "precision": "float16",
@@ -366,7 +378,7 @@ def test_the_record_describes_the_execution(
         "options": {
             "replicas": 2,
             "convolutions": {},
-            "matmuls": {"a": "b"},
+            "matmuls": {"gatherOutput": "true"},
             "flags": "--max_infeed_threads=2",
         },
     }
@@ -374,7 +386,7 @@ def test_the_record_describes_the_execution(
     assert [made.canary(), made.peak_work(), made.latencies()] == [None] * 3
     made.build()
     assert made.compile() is True
-    again = step(Options(replicas=2, precision="16.32", matmul_options='{"a": "b"}'))
+    again = step(Options(replicas=2, precision="16.32", matmul_options='{"gatherOutput": "true"}'))
     again.build()
     assert again.compile() is False
     assert again.not_compiled == "fresh or cached"
