@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Protocol, Set, Tuple
@@ -62,7 +61,6 @@ class Run(Recording):
 
     #: Set if this process is one of several instances that run a case for another run.
     instance: Optional[Instance] = None
-    started: float = field(default_factory=time.time)
     spent: TimeSpent = field(default_factory=lambda: TimeSpent(before=seconds_of_start()))
     #: The line of the running case. It shows nothing before pytest has a terminal.
     progress: Progress = field(init=False)

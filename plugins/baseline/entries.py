@@ -77,11 +77,7 @@ def configurations_of(keys: Sequence[Key]) -> List[str]:
 
 def measured(results: RunResults) -> List[Benchmark]:
     """Return the results of a run for a baseline: its credible cases with all their processes."""
-    return [
-        results.with_fresh(nodeid)
-        for nodeid, benchmark in results.benchmarks.items()
-        if not benchmark.record.implausible
-    ]
+    return [benchmark for benchmark in results.whole if not benchmark.record.implausible]
 
 
 def unproven(results: RunResults) -> Dict[str, str]:

@@ -64,7 +64,8 @@ class Document(Around, frozen=True, kw_only=True):
     ) -> Document:
         """Return a document with these benchmarks."""
         known = {name: getattr(around, name) for name in Around.__struct_fields__}
-        return cls(**known, benchmarks=benchmarks, ipubench=OurPart(FORMAT, runs))
+        ours = OurPart(FORMAT, tuple(run.facts() for run in runs))
+        return cls(**known, benchmarks=benchmarks, ipubench=ours)
 
     def report(self) -> Report:
         """Return its results, as tables show them."""

@@ -99,8 +99,8 @@ def decide(stored: Report, accepted: Sequence[Acceptance], entries: Set[EntryKey
         said = name if name in runs else nodeid
         kind = runs[said].kind_of(said) if said in runs else ""
         by = [one for one in accepted if matches(one.pattern, nodeid)]
-        if kind in UNPROVEN:
-            found.left[name] = kind
+        if kind in UNPROVEN or benchmark.record.implausible:
+            found.left[name] = kind if kind in UNPROVEN else "implausible"
             continue
         found.proven.append(benchmark)
         if kind in (REGRESSED, INCONCLUSIVE) and by:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Dict, List, Sequence, Union
 
-from msgspec.structs import replace
-
 from ipubench.fixtures.machine.files import FOLDER
 from ipubench.plugins.baseline import store
-from ipubench.plugins.baseline.entries import key_of, measured
+from ipubench.plugins.baseline.entries import key_of
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.record.structs import Around, Benchmark
 from ipubench.plugins.results.lines import Damaged, JournalLine, RunLine, read_lines
@@ -93,36 +91,11 @@ def _run_of(path: Path, lines: Lines) -> Report:
             f"the run {path} has format {first.format}, this version reads up to "
             f"{journal.FORMAT}: use a newer ipubench"
         )
-    results = RunResults.of(lines)
-    benchmarks = measured(results)
+    results = RunResults.of(lines, str(path))
+    benchmarks = results.whole
     revision = benchmarks[-1].record.git if benchmarks else None
-    run = facts_of(results, str(path), journal.shown_command(first.command))
     # Each record has what pytest-benchmark would add.
-    around = Around(commit_info={"id": revision})
-    return Report(benchmarks, [replace(run, started=first.started)], around=around)
-
-
-def facts_of(results: RunResults, name: str, command: str) -> RunFacts:
-    """Return the facts about a run from its results, including its end if it has one."""
-    end = results.end
-    return RunFacts(
-        name=name,
-        command=command,
-        ended=end.time,
-        selected=list(results.selected),
-        outcomes=dict(results.outcomes),
-        reasons=dict(results.reasons),
-        verdicts=results.judged,
-        profiles=dict(results.profiles),
-        machines=dict(map(place_of, results.benchmarks.values())),
-        baseline=end.baseline,
-        gate=end.gate,
-        gate_notes=list(end.gate_notes),
-        exit_code=end.exit_code,
-        damaged=[
-            why if case == why else f"{why} ({case})" for case, why in results.damaged.items()
-        ],
-    )
+    return Report(benchmarks, [results], around=Around(commit_info={"id": revision}))
 
 
 def joined(stored: Sequence[Report]) -> Report:

@@ -106,7 +106,7 @@ def _measure(item: pytest.Function) -> None:
         case = RemoteCase(run, item.nodeid, arguments=arguments, variables=variables)
         ended = case.run(folder)  # without a time limit, as here
     results = ended.results
-    run.closing += [line for line in results.end.closing if line not in run.closing]
+    run.closing += [line for line in results.closing if line not in run.closing]
     benchmark = results.benchmarks.get(item.nodeid)
     if benchmark is not None:
         run.spent.split(benchmark.record.spent)

@@ -183,7 +183,7 @@ class RemoteCase:
             raise FreshError(
                 f"{name} could not be measured again in a fresh process ({outcome.how}); its last "
                 "lines:\n" + "\n".join(outcome.lines[-LAST_LINES:]),
-                results.reasons.get(name) or results.damaged.get(name) or outcome.why,
+                results.reasons.get(name) or results.unreadable.get(name) or outcome.why,
                 elsewhere,
             )
         return results.benchmarks

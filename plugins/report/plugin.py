@@ -6,19 +6,16 @@ import time
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 from pytest import ExitCode
 
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.files import check_writable, user_path
-from ipubench.plugins.baseline.runs import facts_of
 from ipubench.plugins.compare.baseline import missing_cases
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.report.files import ReportError, append_summary, check, write
 from ipubench.plugins.report.terminal import compared_with, judged_by
 from ipubench.plugins.results.lines import EndLine
 from ipubench.plugins.results.report import Report
-from ipubench.plugins.run.journal import command_line, shown_command
 from ipubench.plugins.state import Run
 
 
@@ -86,12 +83,9 @@ def _end_of(run: Run, ended: int) -> EndLine:
 
 def report_of(run: Run) -> Report:
     """Return the report on this run, which has ended."""
-    config, results = run.config, run.results
-    benchmarks = list(map(results.with_fresh, results.benchmarks))
-    facts = facts_of(results, run.path.name, shown_command(command_line(config)))
-    facts = replace(facts, started=run.started)
-    benchmarks = pytest_benchmark_adapter.grouped(config, benchmarks)
-    report = Report(benchmarks, [facts], around=pytest_benchmark_adapter.around(config))
+    config = run.config
+    benchmarks = pytest_benchmark_adapter.grouped(config, run.results.whole)
+    report = Report(benchmarks, [run.results], around=pytest_benchmark_adapter.around(config))
     if run.baseline is not None:
         report.keep_compared(run.baseline.find)
     return report

@@ -69,7 +69,7 @@ def write_summary(terminalreporter: Any, run: Run) -> None:
     config = run.config
     verbose = config.getoption("verbose", 0)
     terse = verbose <= -2 or config.getoption("benchmark_quiet")
-    measured = list(map(run.results.with_fresh, run.results.benchmarks))
+    measured = run.results.whole
     benchmarks = pytest_benchmark_adapter.grouped(config, measured)
     lines = (
         [] if terse else summary(run, benchmarks, terminalreporter._tw.fullwidth, quiet=verbose < 0)
@@ -310,7 +310,7 @@ def gate_lines(run: Run) -> List[Row]:
     against = compared_with(run)
     if not against:
         return []
-    verdicts = run.results.judged
+    verdicts = run.results.verdicts
     if run.interrupted and not verdicts:
         return []
     by_kind: Dict[str, List[str]] = {}
@@ -360,7 +360,7 @@ def last_lines(run: Run) -> List[Row]:
     if run.policy is None:
         return []
     names = _names(run)
-    open_ = open_line({names.get(name, name): one for name, one in run.results.judged.items()})
+    open_ = open_line({names.get(name, name): one for name, one in run.results.verdicts.items()})
     return [Row((open_,), INCONCLUSIVE)] if open_ else []
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import shlex
 from pathlib import Path
 from typing import Iterable, List, Mapping, NamedTuple, Optional, Sequence, Union
 
@@ -22,6 +24,10 @@ from ipubench.plugins.record.structs import (
 )
 from ipubench.plugins.record.verdict import Verdict
 
+#: Variables that count as part of the command line; the first contains options.
+ADDED = "PYTEST_ADDOPTS"
+VARIABLES = (ADDED, "DATASETS_DIR")
+
 
 class Line(Part, frozen=True, tag_field="type"):
     """A line of a journal."""
@@ -35,6 +41,15 @@ class RunLine(Line, frozen=True, tag="run"):
     started: Optional[Moment] = None
     pid: Optional[int] = None
     circumstances: Mapping[str, Optional[str]] = {}
+
+    @property
+    def shown_command(self) -> str:
+        """The command line for a shell, with the variables that are part of it."""
+        words = self.command
+        added = list(itertools.takewhile(lambda word: word.partition("=")[0] in VARIABLES, words))
+        variables = (word.partition("=") for word in added)
+        assigned = [f"{name}={shlex.quote(value)}" for name, _, value in variables]
+        return " ".join([*assigned, "pytest", *map(shlex.quote, words[len(added) :])])
 
 
 class ResumeLine(Line, frozen=True, tag="resume"):

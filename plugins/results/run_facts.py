@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ipubench.fixtures.case.errors import counted, some_of
-from ipubench.plugins.record.structs import Moment, Part, Profile
+from ipubench.plugins.record.structs import Moment, Profile
 from ipubench.plugins.record.verdict import INCOMPARABLE, UNJUDGED, Verdict
 from ipubench.plugins.results.places import EntryKey
 
@@ -41,7 +42,7 @@ MOST_LINES = 3  # in a message
 Value = TypeVar("Value")
 
 
-class RunFacts(Part, frozen=True, omit_defaults=False):
+class RunFacts(Struct):
     """How one run and its cases ended. Cases are named by their node ids."""
 
     #: Its source: a journal, a document, or the folder of a shard.
@@ -51,28 +52,32 @@ class RunFacts(Part, frozen=True, omit_defaults=False):
     started: Optional[Moment] = None
     ended: Optional[Moment] = None
     #: Its cases, including those that an earlier part of a resumed run has done.
-    selected: Sequence[str] = []
+    selected: List[str] = []
     #: Case -> passed, failed, skipped.
-    outcomes: Mapping[str, str] = {}
+    outcomes: Dict[str, str] = {}
     #: Case -> why it did not pass, in one line.
-    reasons: Mapping[str, str] = {}
-    #: Missing cases too.
-    verdicts: Mapping[str, Verdict] = {}
+    reasons: Dict[str, str] = {}
+    #: Of missing cases too, once it has ended.
+    verdicts: Dict[str, Verdict] = {}
     #: Case -> its operations (plugins/compare/explain.py).
-    profiles: Mapping[str, Profile] = {}
+    profiles: Dict[str, Profile] = {}
     #: Case -> the fingerprint of the device that it was measured on.
-    machines: Mapping[str, str] = {}
+    machines: Dict[str, str] = {}
     #: What it was compared with, or ''; and its gate.
     baseline: str = ""
     gate: str = NO_GATE
     #: What makes the gate another one than a reader would expect.
-    gate_notes: Sequence[str] = []
+    gate_notes: List[str] = []
     #: None if the run did not record its end.
     exit_code: Optional[int] = None
     #: Why it could not be read, or ''.
     problem: str = ""
     #: Lines of its journal that cannot be read.
-    damaged: Sequence[str] = []
+    damaged: List[str] = []
+
+    def facts(self) -> RunFacts:
+        """Return what a document stores of it."""
+        return RunFacts(**{name: getattr(self, name) for name in RunFacts.__struct_fields__})
 
     @property
     def interrupted(self) -> bool:
@@ -90,6 +95,10 @@ class RunFacts(Part, frozen=True, omit_defaults=False):
         """Return every case that it mentions."""
         return list(dict.fromkeys([*self.selected, *self.outcomes, *self.verdicts]))
 
+    def kind(self, nodeid: str) -> str:
+        """Return the kind of a case's verdict, or ''."""
+        return self.verdicts[nodeid].kind if nodeid in self.verdicts else ""
+
     def not_run(self) -> List[str]:
         """Return the cases whose test has not ended."""
         return [case for case in self.cases() if self.kind_of(case) == NOT_RUN]
@@ -97,7 +106,7 @@ class RunFacts(Part, frozen=True, omit_defaults=False):
     def kind_of(self, nodeid: str) -> str:
         """Return how a case ended, one of ``KINDS``, or 'skipped'."""
         outcome = self.outcomes.get(nodeid)
-        kind = self.verdicts[nodeid].kind if nodeid in self.verdicts else ""
+        kind = self.kind(nodeid)
         if outcome == "failed" and kind not in ("regressed", "missing"):
             return FAILED
         if kind and not (outcome == SKIPPED and kind == INCOMPARABLE):
@@ -152,7 +161,7 @@ class RunFacts(Part, frozen=True, omit_defaults=False):
             return {names[case]: value for case, value in part.items() if names.get(case)}
 
         return replace(
-            self,
+            self.facts(),
             selected=[names[case] for case in self.selected if names.get(case)],
             outcomes=called(self.outcomes),
             reasons=called(self.reasons),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, Dict, Iterable, List, Sequence, Union
 
 from msgspec.structs import replace
 
 from ipubench.plugins.record.counts import Counts
 from ipubench.plugins.record.record import with_processes, with_record
-from ipubench.plugins.record.structs import Benchmark, CountedCase, Facts, Profile
+from ipubench.plugins.record.structs import Benchmark, CountedCase, Facts
 from ipubench.plugins.record.verdict import MISSING, Verdict
 from ipubench.plugins.results.lines import (
     BeginLine,
@@ -24,58 +23,56 @@ from ipubench.plugins.results.lines import (
     PairLine,
     ProfileLine,
     ResumeLine,
+    RunLine,
     SelectedLine,
     VerdictLine,
 )
+from ipubench.plugins.results.run_facts import RunFacts
 
 
-@dataclass
-class RunResults:
-    """The results of a run, by node id, in order."""
+class RunResults(RunFacts):
+    """All results of one run, by node id, in order: a session fills it, a journal yields it."""
 
-    benchmarks: Dict[str, Benchmark] = field(default_factory=dict)
+    benchmarks: Dict[str, Benchmark] = {}
     #: Measurements of the same cases in fresh processes.
-    fresh: Dict[str, List[Benchmark]] = field(default_factory=dict)
+    fresh: Dict[str, List[Benchmark]] = {}
     #: Pairs of measurements, here and in another environment or revision.
-    pairs: Dict[str, List[PairLine]] = field(default_factory=dict)
+    pairs: Dict[str, List[PairLine]] = {}
     #: Each process's count of a case's instructions (plugins/count).
-    counts: Dict[str, List[CountedCase]] = field(default_factory=dict)
-    verdicts: Dict[str, Verdict] = field(default_factory=dict)
-    outcomes: Dict[str, str] = field(default_factory=dict)
-    #: Why a case did not pass, in one line.
-    reasons: Dict[str, str] = field(default_factory=dict)
+    counts: Dict[str, List[CountedCase]] = {}
     #: Full messages of errors that the user can fix.
-    messages: Dict[str, str] = field(default_factory=dict)
-    #: The operations of regressed cases, here and there.
-    profiles: Dict[str, Profile] = field(default_factory=dict)
+    messages: Dict[str, str] = {}
     #: Case, or the reason if that is lost too -> why a line cannot be read.
-    damaged: Dict[str, str] = field(default_factory=dict)
-    #: The selected cases, and how the run ended; empty if the journal lacks them.
-    selected: List[str] = field(default_factory=list)
-    end: EndLine = field(default_factory=EndLine)
+    unreadable: Dict[str, str] = {}
+    #: Lines below its table.
+    closing: List[str] = []
     #: Cases that have begun but not ended, while the run has not ended either; ``suspects`` are
     #: those from before the run was resumed.
-    running: Dict[str, None] = field(default_factory=dict)
-    suspects: List[str] = field(default_factory=list)
-    resumed: List[str] = field(default_factory=list)
+    running: Dict[str, None] = {}
+    suspects: List[str] = []
+    resumed: List[str] = []
 
     @classmethod
-    def of(cls, lines: Iterable[Union[JournalLine, Damaged]]) -> RunResults:
+    def of(cls, lines: Iterable[Union[JournalLine, Damaged]], name: str = "") -> RunResults:
         """Return the results in the lines of a journal."""
-        found = cls()
+        found = cls(name)
         for line in lines:
             found.take(line)
         return found
 
     def take(self, line: Union[JournalLine, Damaged]) -> None:
         """Add one journal line."""
-        if isinstance(line, Damaged):
-            self.damaged[line.case or line.why] = line.why
+        if isinstance(line, RunLine):
+            self.command, self.started = line.shown_command, line.started
+        elif isinstance(line, Damaged):
+            self.unreadable[line.case or line.why] = line.why
+            self._list_damage()
         elif isinstance(line, FreshLine):
             self.fresh.setdefault(line.case, []).append(line.benchmark)
         elif isinstance(line, CaseLine):
             self.forget([line.case])
             self.benchmarks[line.case] = line.benchmark
+            self.machines[line.case] = line.benchmark.record.device.fingerprint
         elif isinstance(line, PairLine):
             self.pairs.setdefault(line.case, []).append(line)
         elif isinstance(line, CountLine):
@@ -98,11 +95,16 @@ class RunResults:
         elif isinstance(line, SelectedLine):
             self.selected = list(line.cases)
         elif isinstance(line, EndLine):
-            self.end = line
+            self._end(line)
+            self.verdicts.update((nodeid, Verdict(MISSING)) for nodeid in line.missing)
             self.running = {}
         elif isinstance(line, ResumeLine):
-            self.end = EndLine()
             self.resume(line.kept, line.compared)
+
+    def _end(self, line: EndLine) -> None:
+        self.exit_code, self.ended = line.exit_code, line.time
+        self.baseline, self.gate = line.baseline, line.gate
+        self.gate_notes, self.closing = list(line.gate_notes), list(line.closing)
 
     def _note(self, nodeid: str, facts: Facts) -> None:
         """Add what a test has put into ``extra_info`` after its measurement."""
@@ -119,31 +121,35 @@ class RunResults:
         """
         self.suspects += self.running
         self.running = {}
+        self._end(EndLine())
         known = {nodeid for part in self._parts() for nodeid in part}
         pairs = {name: (self.benchmarks[name], self.pairs[name]) for name in compared}
         self.forget(list(known.difference(nodeids)))
         for name, (benchmark, found) in pairs.items():
-            self.benchmarks[name], self.pairs[name] = benchmark, found
+            self.take(CaseLine(benchmark))
+            self.pairs[name] = found
 
     def forget(self, nodeids: Sequence[str]) -> None:
         """Forget these cases, which are measured again."""
         for part in self._parts():
             for nodeid in nodeids:
                 part.pop(nodeid, None)
+        self._list_damage()
 
-    def kind(self, nodeid: str) -> str:
-        """Return the kind of a case's verdict, or ''."""
-        return self.verdicts[nodeid].kind if nodeid in self.verdicts else ""
-
-    @property
-    def judged(self) -> Dict[str, Verdict]:
-        """The verdicts of a run that has ended, with those of missing cases."""
-        return {**self.verdicts, **{nodeid: Verdict(MISSING) for nodeid in self.end.missing}}
+    def _list_damage(self) -> None:
+        self.damaged = [
+            why if case == why else f"{why} ({case})" for case, why in self.unreadable.items()
+        ]
 
     @property
     def worth_a_report(self) -> bool:
         """Whether a case was measured or failed, so that a report is useful."""
         return bool(self.benchmarks) or "failed" in self.outcomes.values()
+
+    @property
+    def whole(self) -> List[Benchmark]:
+        """Each case's benchmark with all the processes that measured it."""
+        return list(map(self.with_fresh, self.benchmarks))
 
     def with_fresh(self, nodeid: str) -> Benchmark:
         """Return the benchmark of a case with all the processes that measured it."""
@@ -172,5 +178,6 @@ class RunResults:
             self.reasons,
             self.messages,
             self.profiles,
-            self.damaged,
+            self.machines,
+            self.unreadable,
         ]

@@ -29,10 +29,8 @@ lasts.
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
-import shlex
 import time
 from pathlib import Path
 from typing import Any, List, Sequence, Tuple
@@ -50,16 +48,21 @@ from ipubench.plugins.command_line.role import Role
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.files import JsonLinesFile
 from ipubench.plugins.record.structs import as_plain
-from ipubench.plugins.results.lines import BeginLine, OutcomeLine, RunLine, SelectedLine, read_lines
+from ipubench.plugins.results.lines import (
+    ADDED,
+    VARIABLES,
+    BeginLine,
+    OutcomeLine,
+    RunLine,
+    SelectedLine,
+    read_lines,
+)
 from ipubench.plugins.results.run_results import RunResults
 from ipubench.plugins.run import resume
 from ipubench.plugins.run.recording import Recording
 from ipubench.plugins.selection.selected import case_of
 
 FORMAT = 2
-#: Variables that count as part of the command line; the first contains options.
-ADDED = "PYTEST_ADDOPTS"
-VARIABLES = (ADDED, "DATASETS_DIR")
 RESUME = "--resume"
 
 
@@ -73,14 +76,6 @@ def command_line(config: pytest.Config) -> List[str]:
     added = [f"{name}={value}" for name, value in variables.items() if value]
     given = [word for word in typed_arguments(config) if word not in resume_words]
     return list(map(encodable, mask_words(added + given)))
-
-
-def shown_command(words: Sequence[str]) -> str:
-    """Return the arguments from :func:`command_line` as a shell command."""
-    added = list(itertools.takewhile(lambda word: word.partition("=")[0] in VARIABLES, words))
-    variables = (word.partition("=") for word in added)
-    assigned = [f"{name}={shlex.quote(value)}" for name, _, value in variables]
-    return " ".join([*assigned, "pytest", *map(shlex.quote, words[len(added) :])])
 
 
 def journals(folder: Path) -> List[Path]:
@@ -112,7 +107,8 @@ def _create(run: Recording, folder: Path) -> None:
     except BaseException:
         journal.path.unlink()
         raise
-    run.journal = journal
+    run.journal, run.results.name = journal, journal.path.name
+    run.results.take(first)
 
 
 def _resume_latest(
@@ -132,7 +128,7 @@ def _resume_latest(
             continue
         if is_free:
             lines = read_lines(path)
-            run.journal, run.results = journal, RunResults.of(lines)
+            run.journal, run.results = journal, RunResults.of(lines, path.name)
             resume.resume_run(run, lines, items)
             return
         # The user means the latest run, so older ones do not matter.

@@ -82,7 +82,7 @@ def resume_run(
     def why_again(item: pytest.Item) -> str:
         """Return why a passed case must be measured again, or ''."""
         benchmark = results.benchmarks.get(item.nodeid)
-        if item.nodeid in results.damaged:
+        if item.nodeid in results.unreadable:
             return "their results in the journal are damaged"
         if benchmark is None:  # the test measured nothing
             return "the journal has no result of them"

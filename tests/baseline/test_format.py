@@ -121,7 +121,7 @@ def check_that_it_is_refused_or_serves(path: Path) -> None:
     report = read_run(path)
     report.judge({one.key.nodeid: one.verdict for one in found}, "main", "gate 5.0%")
     config: Any = None
-    results = RunResults({benchmark.fullname: benchmark for benchmark in loaded})
+    results = RunResults(benchmarks={benchmark.fullname: benchmark for benchmark in loaded})
     assert (
         summary(Recording(config, Selection({}, "cpu"), results=results), loaded, 80) or not loaded
     )

@@ -112,7 +112,7 @@ def run_in(folder: Path, first: Optional[Benchmark] = None, **options: Any) -> R
         stash={},
         pluginmanager=SimpleNamespace(hasplugin=lambda name: name == given.get("has")),
     )
-    results = RunResults({} if first is None else {"a.py::a": first})
+    results = RunResults(benchmarks={} if first is None else {"a.py::a": first})
     return Recording(config, Selection({}, "cpu"), results=results)
 
 

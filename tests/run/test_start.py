@@ -30,7 +30,7 @@ RUN: Dict[str, Any] = {"type": "run", "format": 2, "command": ["-k", "one"], "ci
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in journal.VARIABLES:
+    for name in journal_lines.VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(scratch, "remove_leftovers", lambda: None)
 
@@ -88,10 +88,11 @@ def test_a_new_run_has_a_journal_with_its_first_line(
 
 def test_a_command_is_quoted_for_a_shell() -> None:
     words = ["PYTEST_ADDOPTS=-k 'a or b'", "DATASETS_DIR=/my data", "-k", "c and d", "A=$B"]
-    shown = journal.shown_command(words)
+    shown = journal_lines.RunLine(1, words).shown_command
     assert shlex.split(shown) == [*words[:2], "pytest", *words[2:]]
     assert shown.startswith("PYTEST_ADDOPTS='") and shown.endswith(" 'A=$B'")
-    assert journal.shown_command(["-q", "DATASETS_DIR=/data"]) == "pytest -q DATASETS_DIR=/data"
+    again = journal_lines.RunLine(1, ["-q", "DATASETS_DIR=/data"])
+    assert again.shown_command == "pytest -q DATASETS_DIR=/data"
 
 
 @pytest.mark.parametrize("below", ["", "/of/mine"])
