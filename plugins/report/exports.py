@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import json
-from typing import Dict, Iterable
+from typing import Dict, List
 
 from msgspec.structs import replace
 
@@ -23,6 +23,7 @@ from ipubench.plugins.record.text import percent, short_number
 from ipubench.plugins.results.case_row import CaseRow, compile_seconds_of
 from ipubench.plugins.results.columns import CSV
 from ipubench.plugins.results.report import Report
+from ipubench.plugins.results.run_facts import UNPROVEN
 
 
 def csv_with_verdicts(report: Report) -> str:
@@ -39,13 +40,22 @@ def pytest_benchmark(report: Report) -> str:
     return json.dumps(kept, indent=1, sort_keys=True) + "\n"
 
 
-def github_action_benchmark(rows: Iterable[CaseRow]) -> str:
-    """Return the list that the tool ``customBiggerIsBetter`` reads: throughput by case.
+def _sound(report: Report) -> List[CaseRow]:
+    """Return the rows of credible results, because other tools' files cannot mark doubtful ones."""
+    return [
+        row
+        for row in report.rows()
+        if row.benchmark is not None
+        and not row.implausible
+        and row.kind not in UNPROVEN
+        and not row.skipped
+    ]
 
-    ``rows`` are of cases with a result.
-    """
+
+def github_action_benchmark(report: Report) -> str:
+    """Return the list that the tool ``customBiggerIsBetter`` reads: throughput by case."""
     entries = []
-    for row in rows:
+    for row in _sound(report):
         record, rate, share = row.record, row.rate, row.compute.share
         facts = {
             "latency p50 (ms)": record.latency.p50_ms,
@@ -75,13 +85,10 @@ def _shown(value: float) -> str:
     return short_number(value) if isinstance(value, float) else str(value)
 
 
-def bencher(rows: Iterable[CaseRow]) -> str:
-    """Return Bencher Metric Format, without the compile time if the compilation was reused.
-
-    ``rows`` are of cases with a result.
-    """
+def bencher(report: Report) -> str:
+    """Return Bencher Metric Format, without the compile time if the compilation was reused."""
     metrics: Dict[str, Dict[str, Dict[str, float]]] = {}
-    for row in rows:
+    for row in _sound(report):
         record, rate, energy = row.record, row.rate, joules_per_item(row.record)
         measures = {
             "throughput": {"value": rate.median},

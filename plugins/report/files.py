@@ -20,9 +20,7 @@ from ipubench.plugins.report.exports import (
 )
 from ipubench.plugins.report.markdown import markdown
 from ipubench.plugins.report.page import page
-from ipubench.plugins.results.case_row import CaseRow
 from ipubench.plugins.results.report import Report
-from ipubench.plugins.results.run_facts import UNPROVEN
 from ipubench.plugins.web.templates import is_installed
 
 NO_LIBRARIES = "reports need jinja2: pip install jinja2"
@@ -63,8 +61,8 @@ def write(report: Report, folder: Path) -> List[str]:
         "summary.md": lambda: markdown(report),
         "results.csv": lambda: csv_with_verdicts(report),
         "pytest-benchmark.json": lambda: pytest_benchmark(report),
-        "github-action-benchmark.json": lambda: github_action_benchmark(_sound(report)),
-        "bencher.json": lambda: bencher(_sound(report)),
+        "github-action-benchmark.json": lambda: github_action_benchmark(report),
+        "bencher.json": lambda: bencher(report),
     }
     problems: List[str] = []
     with _noted(problems, "baseline.json"):
@@ -75,18 +73,6 @@ def write(report: Report, folder: Path) -> List[str]:
     if problems:
         raise ReportError(f"the report in {folder} is not complete: {'; '.join(problems)}")
     return ["baseline.json", *texts]
-
-
-def _sound(report: Report) -> List[CaseRow]:
-    """Return the rows of credible results, because other tools' files cannot mark doubtful ones."""
-    return [
-        row
-        for row in report.rows()
-        if row.benchmark is not None
-        and not row.implausible
-        and row.kind not in UNPROVEN
-        and not row.skipped
-    ]
 
 
 @contextlib.contextmanager

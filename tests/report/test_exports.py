@@ -162,9 +162,10 @@ def test_two_processes_decide_together_and_a_disturbed_one_does_not() -> None:
 
 def test_a_single_round_has_no_interval() -> None:
     case = benchmark("a", rounds=1)
-    (row,) = report_on([case]).rows()
+    report = report_on([case])
+    (row,) = report.rows()
     assert [getattr(row.rate, key) for key in ("low", "high", "spread")] == 3 * [None]
-    (measures,) = json.loads(bencher([row])).values()
+    (measures,) = json.loads(bencher(report)).values()
     assert measures["throughput"] == {"value": row.rate.median}
     (line,) = (one for one in details(case) if "throughput" in one)
     assert line.endswith(" images/s")

@@ -33,8 +33,8 @@ FILES = {
 #: The report's files for other tools, by purpose.
 EXPORTS: Dict[str, Callable[[Report], str]] = {
     "pytest-benchmark": exports.pytest_benchmark,
-    "github-action-benchmark": lambda report: exports.github_action_benchmark(report.rows()),
-    "bencher": lambda report: exports.bencher(report.rows()),
+    "github-action-benchmark": exports.github_action_benchmark,
+    "bencher": exports.bencher,
     "csv": exports.csv_with_verdicts,
 }
 #: The name of a case that must be escaped.
