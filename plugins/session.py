@@ -57,8 +57,7 @@ if TYPE_CHECKING:
     from ipubench.plugins.fleet import controller, worker
     from ipubench.plugins.listing import describe, dry_run
     from ipubench.plugins.measure import children
-    from ipubench.plugins.report import plugin as reports
-    from ipubench.plugins.report import terminal
+    from ipubench.plugins.report import of_run, terminal
     from ipubench.plugins.selection import datasets
 else:
     history = Later("baseline.history")
@@ -75,7 +74,7 @@ else:
     describe = Later("listing.describe")
     dry_run = Later("listing.dry_run")
     children = Later("measure.children")
-    reports = Later("report.plugin")
+    of_run = Later("report.of_run")
     terminal = Later("report.terminal")
     datasets = Later("selection.datasets")
 
@@ -106,7 +105,7 @@ def begin(config: pytest.Config) -> None:
     executables.store_executables(run)
     run.exported_flags = os.environ.get(TF_FLAGS)
     if options_of(config).report is not None or config.option.benchmark_json is not None:
-        reports.check_places(run)
+        of_run.check_places(run)
     if run.compares:
         explain.refuse_without_gate(run)
         other_side.prepare_other_side(run)
@@ -418,7 +417,7 @@ def pytest_sessionfinish_last(session: pytest.Session) -> None:
             baseline.conclude(run, _end(session))
         if options_of(run.config).history:
             history.keep_run(run, _end(session))
-        reports.write_reports(run, _end(session))
+        of_run.write_reports(run, _end(session))
     _end(session)
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Sequence, Tuple
 
-from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.text import (
     aligned,
     apart_from,
@@ -13,7 +12,6 @@ from ipubench.plugins.record.text import (
     name_of_test,
     without_identifier,
 )
-from ipubench.plugins.record.verdict import NO_VERDICT, Verdict
 from ipubench.plugins.report.groups import groups_of
 from ipubench.plugins.results.case_row import CaseRow
 from ipubench.plugins.results.columns import GIVE_WAY, TERMINAL, shared_line, shown_columns
@@ -31,21 +29,16 @@ class Row(NamedTuple):
     """The cells of one case under HEADINGS, or the single cell of a group's heading."""
 
     cells: Tuple[str, ...]
-    kind: str = ""  # of its verdict
+    kind: str = ""  # how it ended
 
 
-def table_rows(benchmarks: Sequence[Benchmark], verdicts: Mapping[str, Verdict]) -> List[Row]:
-    """Return the rows in blocks: a group, or a bench function's cases of one unit.
+def table_rows(rows: Sequence[CaseRow]) -> List[Row]:
+    """Return measured cases in blocks: a group, or a bench function's cases of one unit.
 
     The order is the run's, in a group the fastest first; after a comparison, regressions come
     first, for blocks and for cases. Functions with the same name also show their file, cases with
     the same name pytest's identifier.
     """
-    rows = [
-        CaseRow(one.fullname, one.record.name, one.fullname, one, found, found.kind)
-        for one in benchmarks
-        for found in [verdicts.get(one.fullname, NO_VERDICT)]
-    ]
     groups = groups_of(rows)
     grouped = {row.id: (group.name, row) for group in groups for row in group.rows}
     blocks: Dict[Tuple[str, str], List[CaseRow]] = {}

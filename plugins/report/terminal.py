@@ -2,34 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from itertools import compress
-from pathlib import Path
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
-
-from msgspec.structs import replace
+from typing import Any, Dict, List
 
 from ipubench.fixtures.case.errors import counted, some_of
 from ipubench.fixtures.case.untrusted import printable
-from ipubench.fixtures.command_line import options_of
-from ipubench.fixtures.runtimes.step import STAND_IN
-from ipubench.plugins.baseline.store import path_text
 from ipubench.plugins.gate.passed import why_passed
-from ipubench.plugins.gate.policy_file import Policy
-from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record.record import (
-    ITSELF,
-    ONE_BATCH,
-    facts_in,
-    in_changing_states,
-    items_per_batch,
-    mean_lost,
-    number_of,
-    rounds_of,
-    was_disturbed,
-)
-from ipubench.plugins.record.structs import Benchmark, Record
-from ipubench.plugins.record.text import distinct_names, percent, short_number
 from ipubench.plugins.record.verdict import (
     DECIDED,
     INCONCLUSIVE,
@@ -40,21 +17,20 @@ from ipubench.plugins.record.verdict import (
 )
 from ipubench.plugins.report import published
 from ipubench.plugins.report.mean_change import mean_in_words
+from ipubench.plugins.report.notes import notes_of
+from ipubench.plugins.report.of_run import report_of
 from ipubench.plugins.report.open_cases import open_line
 from ipubench.plugins.report.profiles import one_line
 from ipubench.plugins.report.table import Row, layout, shared_by, table_rows
-from ipubench.plugins.results.report import CHANGED, own_noise, reasons_of
-from ipubench.plugins.run.recording import Recording
+from ipubench.plugins.results.report import CHANGED, Report, named, own_noise, reasons_of
+from ipubench.plugins.results.run_facts import BAD
+from ipubench.plugins.results.run_results import RunResults
 from ipubench.plugins.run.time_spent import time_summary
 from ipubench.plugins.state import Run
 
-LARGEST_PRECISE_SPREAD = 0.05
-#: If a batch within a round takes less than this share of a single call, the call dominates.
-LEAST_OF_A_CALL = 0.5
-MOST_LINES = 6  # of one kind of note
+MOST_LINES = 6  # of one kind
 COLOURS: Dict[str, Dict[str, bool]] = {
-    "regressed": {"red": True},
-    "missing": {"red": True},
+    **{kind: {"red": True} for kind in BAD},
     "inconclusive": {"yellow": True},
     "incomparable": {"yellow": True},
     "improved": {"green": True},
@@ -69,17 +45,14 @@ def write_summary(terminalreporter: Any, run: Run) -> None:
     config = run.config
     verbose = config.getoption("verbose", 0)
     terse = verbose <= -2 or config.getoption("benchmark_quiet")
-    measured = run.results.whole
-    benchmarks = pytest_benchmark_adapter.grouped(config, measured)
-    lines = (
-        [] if terse else summary(run, benchmarks, terminalreporter._tw.fullwidth, quiet=verbose < 0)
-    )
-    lines += gate_lines(run)
+    width = terminalreporter._tw.fullwidth
+    report = report_of(run)
+    lines = [] if terse else summary(report, run.results, width, quiet=verbose < 0)
+    lines += gate_lines(run, report)
     lines += [Row((line,)) for line in run.closing]
     if run.results.benchmarks and not terse and verbose >= 0:
-        width = terminalreporter._tw.fullwidth
         lines += [Row((line,)) for line in time_summary(run.spent, width)]
-    lines += last_lines(run)
+    lines += last_lines(run, report)
     if lines and not terse:
         terminalreporter.section("benchmarks")
     for line in lines:
@@ -87,250 +60,51 @@ def write_summary(terminalreporter: Any, run: Run) -> None:
         terminalreporter.write_line(printable(line.cells[0]), **COLOURS.get(line.kind, {}))
 
 
-def summary(
-    run: Recording, benchmarks: Sequence[Benchmark], width: int, quiet: bool = False
-) -> List[Row]:
+def summary(report: Report, run: RunResults, width: int, quiet: bool = False) -> List[Row]:
     """Return the table of all measured cases as lines, and notes on them.
 
     ``quiet``: leave out how the machine has affected them.
     """
-    rows = table_rows(benchmarks, run.results.verdicts)
-    notes = [shared_by(rows), *_notes(run, quiet), *published.last_lines(benchmarks)]
-    return layout(rows, width) + [Row((note,)) for note in notes if note]
-
-
-def _names(run: Recording) -> Dict[str, str]:
-    """Return a distinct name for each measured case, without its function if possible."""
-    measured = run.results.benchmarks.items()
-    return distinct_names({nodeid: benchmark.record.name for nodeid, benchmark in measured})
-
-
-def _notes(run: Recording, quiet: bool) -> List[str]:
-    names, benchmarks = _names(run), run.results.benchmarks
-    rounds = list(map(rounds_of, benchmarks.values()))
-    records = [replace(benchmarks[nodeid].record, name=names[nodeid]) for nodeid in benchmarks]
-    lines = [
-        f"{record.name}: implausible, see its failure" for record in records if record.implausible
+    rows = [row for row in report.rows() if row.benchmark is not None]
+    lines = table_rows(rows)
+    notes = [
+        shared_by(lines),
+        *notes_of(run, rows, _names(report), quiet),
+        *published.last_lines(report.benchmarks),
     ]
-    lines += _stand_ins(records) + _fewer_instances(records) + _input_limits(records)
-    lines += _saved_seconds(records)
-    lines += _diverged(records)
-    if not quiet:
-        # Of cases that were compared in pairs, the records are those of one short pair.
-        alone = [name not in run.results.pairs for name in benchmarks]
-        lines += _imprecise(list(compress(records, alone)), list(compress(rounds, alone)))
-        lines += _disturbed(list(compress(records, alone)))
-    lines += _shortened(records) + _replaced(records)
-    lines += _once(records) + _single_calls(records) + _without_energy(records)
-    if run.results.resumed:
-        cases = counted(len(run.results.resumed), "case was", "cases were")
-        lines.append(f"{cases} measured before this run was resumed")
-    return lines
+    return layout(lines, width) + [Row((note,)) for note in notes if note]
 
 
-def _stand_ins(records: List[Record]) -> List[str]:
-    """Return a note on cases that measured a service of ours instead of TensorFlow Serving."""
-    found = [record for record in records if record.effective.get("engine") == STAND_IN]
-    if not found:
-        return []
-    return [
-        f"{_which(found)}: stand-in: there is no tensorflow_model_server here, so this is the rate "
-        "of a Python service of this project; --set=serving_bin_path=PATH names the real server"
-    ]
+def _names(report: Report) -> Dict[str, str]:
+    """Return a distinct name for each case, without its function if possible."""
+    return {row.id: row.name for row in named(report.rows())}
 
 
-def _once(records: List[Record]) -> List[str]:
-    """Return a note on cases that their test measured only once."""
-    found = [
-        record
-        for record in records
-        if record.effective.get("measured_by") == ITSELF and record.rounds.count == 1
-    ]
-    return [f"{_which(found)}: measured once, so nothing shows how noisy that is"] if found else []
-
-
-def _without_energy(records: List[Record]) -> List[str]:
-    """Return a note for each reason why cases have no energy."""
-    found: Dict[str, List[Record]] = {}
-    for record in records:
-        if record.energy is not None and record.energy.unknown:
-            found.setdefault(record.energy.unknown, []).append(record)
-    return [f"{_which(some)}: no energy: {why}" for why, some in found.items()]
-
-
-def _single_calls(records: List[Record]) -> List[str]:
-    """Return a note on cases whose latency is mostly overhead of the call."""
-    found, shares = [], []
-    for record in records:
-        items, latency = items_per_batch(record), record.latency
-        if latency.source == ONE_BATCH and latency.p50_ms > 0:
-            share = 1000 * items / record.throughput.median / latency.p50_ms
-            if share < LEAST_OF_A_CALL:
-                found.append(record)
-                shares.append(share)
-    what = (
-        "p50 and p99 are of calls of one batch each; in a round, when one call runs many, a batch"
-    )
-    return [f"{_which(found)}: {what} takes {_span(shares)} of p50"] if found else []
-
-
-def _replaced(records: List[Record]) -> List[str]:
-    """Return a note on images that could not be read."""
-    lists = [one.data.get("corrupt") for one in records]
-    found = [str(path) for one in lists if isinstance(one, list) for path in one]
-    corrupt = list(dict.fromkeys(found))
-    if not corrupt:
-        return []
-    images = counted(len(corrupt), "image")
-    were = "was" if len(corrupt) == 1 else "were"
-    names = some_of([Path(path).name for path in corrupt])
-    return [f"{images} could not be read and {were} replaced: {names}"]
-
-
-def _fewer_instances(records: List[Record]) -> List[str]:
-    """Return notes on cases that ran fewer processes than configured."""
-    found: Dict[Tuple[float, float], List[Record]] = {}
-    for record in records:
-        facts = facts_in(record.effective.get("instances"))
-        asked, ran = number_of(facts, "asked"), number_of(facts, "ran")
-        if asked is not None and ran is not None and ran < asked:
-            found.setdefault((asked, ran), []).append(record)
-    return [
-        f"{_which(some)}: {ran} of {asked} instances ran, one per core that this run may use"
-        for (asked, ran), some in found.items()
-    ]
-
-
-def _diverged(records: List[Record]) -> List[str]:
-    """Return notes on trainings that diverged, with the option that sets the rate."""
-    lines = []
-    for record in records:
-        if record.counters.get("loss", 0.0) is None:
-            application = "lr_schedule_params" in record.config
-            rate = "lr_schedule_params=JSON" if application else "abs_learning_rate=RATE"
-            lines.append(
-                f"{record.name}: the loss was not finite at the end: training diverged; "
-                f"--set={rate} lowers the rate"
-            )
-    return lines
-
-
-def _input_limits(records: List[Record]) -> List[str]:
-    """Return notes on cases that read from disk: the rates of loader and model alone."""
-    found = [(record.name, record.input) for record in records if record.input is not None]
-    lines = [
-        f"{name}: loader {short_number(facts.loader)}, model {short_number(facts.model)} "
-        f"{facts.unit} alone: the {facts.limit} limits"
-        for name, facts in found[:MOST_LINES]
-    ]
-    if len(found) > MOST_LINES:
-        limited = sum(facts.limit == "loader" for _, facts in found)
-        lines.append(
-            f"{len(found) - MOST_LINES} more read from disk; of all {len(found)} the loader limits "
-            f"{limited}, the model {len(found) - limited}"
-        )
-    return lines
-
-
-def _saved_seconds(records: List[Record]) -> List[str]:
-    saved = [one.compile_saved_seconds or 0.0 for one in records if one.compile == "cached"]
-    if not saved:
-        return []
-    models = counted(len(saved), "compiled model was", "compiled models were")
-    return [f"{models} kept from earlier: {sum(saved):.1f} s saved"]
-
-
-def _imprecise(records: List[Record], rounds: List[List[float]]) -> List[str]:
-    """Return a note on cases that ended before their result was precise."""
-    found = [
-        (record, seconds)
-        for record, seconds in zip(records, rounds)
-        if record.rounds.stopped_by == "budget"
-        and record.throughput.spread > LARGEST_PRECISE_SPREAD
-    ]
-    if not found:
-        return []
-    budget = max(10.0, *(4 * math.fsum(seconds) for _, seconds in found))
-    helps = f"a quieter machine or --budget={budget:.0f} helps"
-    if len(found) > 1:
-        return [f"{len(found)} cases are not precise (± above 5%); {helps}"]
-    ((record, seconds),) = found
-    return [
-        f"{record.name}: ±{record.throughput.spread:.1%} after "
-        f"{counted(len(seconds), 'round')} is not precise; {helps}"
-    ]
-
-
-def _disturbed(records: List[Record]) -> List[str]:
-    """Return notes on disturbed cases, and how much other programs took from them."""
-    lines = []
-    disturbed = list(filter(was_disturbed, records))
-    taken = [record for record in disturbed if not in_changing_states(mean_lost(record))]
-    if taken:
-        share = _span(map(mean_lost, taken))
-        lines.append(
-            f"{_which(taken)}: disturbed, other programs took {share} of a CPU's time; "
-            "--wait-for-quiet=2min waits for a quiet machine"
-        )
-    changing = [record for record in disturbed if in_changing_states(mean_lost(record))]
-    if changing:
-        lines.append(
-            f"{_which(changing)}: the machine changed its state during the rounds, perhaps because "
-            "of other virtual machines on this host: try again later"
-        )
-    return lines
-
-
-def _which(records: List[Record]) -> str:
-    """Return the name of a single case, or the number of cases."""
-    return records[0].name if len(records) == 1 else f"{len(records)} cases"
-
-
-def _span(shares: Iterable[float]) -> str:
-    """Return the range of some shares as percentages; one number if they are equal."""
-    known = sorted(shares)
-    least, most = percent(known[0], 0), percent(known[-1], 0)
-    return most if least == most else f"{least} to {most}"
-
-
-def _shortened(records: List[Record]) -> List[str]:
-    """Return a note on cases with shortened rounds, because this machine is slow."""
-    shares = [(one, one.rounds.shortened) for one in records]
-    shortened = [(one, share) for one, share in shares if share is not None and share < 1]
-    if not shortened:
-        return []
-    found = [one for one, _ in shortened]
-    what = _span(share for _, share in shortened)
-    which = _which(found)
-    return [f"{which}: a round has {what} of the configured work, because this machine is slow"]
-
-
-def gate_lines(run: Run) -> List[Row]:
+def gate_lines(run: Run, report: Report) -> List[Row]:
     """Return the verdicts: the number of each kind, and each case that did not pass by name."""
-    against = compared_with(run)
-    if not against:
+    facts, verdicts = report.facts, report.facts.verdicts
+    if not facts.baseline:
         return []
-    verdicts = run.results.verdicts
     if run.interrupted and not verdicts:
         return []
     by_kind: Dict[str, List[str]] = {}
     for nodeid, verdict in verdicts.items():
         by_kind.setdefault(verdict.kind, []).append(nodeid)
     counts = ", ".join(f"{len(names)} {kind}" for kind, names in sorted(by_kind.items()))
-    text = f"against {against} ({judged_by(run.policy)}): {counts or 'nothing to compare'}"
+    text = f"against {facts.baseline} ({facts.gate}): {counts or 'nothing to compare'}"
     lines = [Row(("",)), Row((text,))]
     mean = mean_in_words(verdicts.values())
     lines += [Row((f"  {mean}",))] if mean else []
     for kind in CHANGED:
         found = {nodeid: verdict_text(verdicts[nodeid]) for nodeid in by_kind.get(kind, ())}
         lines += [Row((f"  {kind}: {text}",), kind) for text in _named(found)]
-    names, profiles = _names(run), run.results.profiles
+    names, profiles = _names(report), facts.profiles
     for nodeid in by_kind.get(REGRESSED, ()):
         if nodeid in profiles:
             lines.append(Row((f"  {names[nodeid]}: {one_line(profiles[nodeid])}",)))
     reasons: Dict[str, List[str]] = {}
     for nodeid in by_kind.get(PASS, ()):
-        reasons.setdefault(why_passed(verdicts[nodeid]), []).append(names.get(nodeid, nodeid))
+        reasons.setdefault(why_passed(verdicts[nodeid]), []).append(names[nodeid])
     lines += [
         Row((f"  {PASS} ({why}): {some_of(found)}",)) for why, found in reasons.items() if why
     ]
@@ -338,7 +112,7 @@ def gate_lines(run: Run) -> List[Row]:
     if any(passed):
         texts = some_of(list(dict.fromkeys(text for one in passed for text in one)))
         lines.append(Row((f"  {sum(map(bool, passed))} {PASS} with other facts: {texts}",)))
-    noisy = own_noise((names.get(nodeid, nodeid), found) for nodeid, found in verdicts.items())
+    noisy = own_noise((names[nodeid], found) for nodeid, found in verdicts.items())
     lines += [Row((f"  {noisy}",))] if noisy else []
     stored = set() if run.baseline is None else set(run.baseline.stored)
     missed = stored - {*run.results.benchmarks, *run.results.outcomes, *verdicts}
@@ -355,12 +129,12 @@ def gate_lines(run: Run) -> List[Row]:
     return lines + [Row((f"  {note}",), INCONCLUSIVE) for note in run.gate_notes]
 
 
-def last_lines(run: Run) -> List[Row]:
+def last_lines(run: Run, report: Report) -> List[Row]:
     """Return the line that names the open cases of a gate, if there are any."""
     if run.policy is None:
         return []
-    names = _names(run)
-    open_ = open_line({names.get(name, name): one for name, one in run.results.verdicts.items()})
+    names = _names(report)
+    open_ = open_line({names[name]: one for name, one in report.facts.verdicts.items()})
     return [Row((open_,), INCONCLUSIVE)] if open_ else []
 
 
@@ -385,17 +159,3 @@ def _named(found: Dict[str, str]) -> List[str]:
         else:
             lines += [f"{nodeid}{why}" for nodeid in nodeids]
     return lines
-
-
-def compared_with(run: Run) -> str:
-    """Return the name of the baseline or the other side; '' if nothing is compared."""
-    if run.baseline is not None:
-        return path_text(run.baseline.path, run.config.rootpath)
-    return str(options_of(run.config).against) if run.against is not None else ""
-
-
-def judged_by(policy: Optional[Policy]) -> str:
-    """Return the name of the run's gate: a policy, a threshold, or none."""
-    if policy is None:
-        return "no gate"
-    return f"gate {policy.gate}" if any(policy.gate) else policy.name

@@ -29,6 +29,7 @@ from ipubench.plugins.results.case_row import (
     instances_of,
     times_text,
 )
+from ipubench.plugins.results.run_facts import MEASURED
 
 Found = TypeVar("Found")
 Cell = Union[None, bool, int, float, str, Sequence[str]]
@@ -88,6 +89,11 @@ def _whole_percent(value: float) -> str:
 def _interval(row: CaseRow) -> str:
     text = interval_text(row.verdict.low, row.verdict.high)
     return f"({text})" if text else ""
+
+
+def _verdict(kind: str) -> str:
+    """Return a verdict as text; '' for a case that was only measured."""
+    return "" if kind == MEASURED else kind
 
 
 def _of(part: Optional[Found], figure: Callable[[Found], Cell]) -> Cell:
@@ -229,7 +235,7 @@ _RESULT = (
     Column("series", lambda row: row.series),
 )
 _VERDICT = (
-    Column("kind", lambda row: row.kind, "verdict", "verdict"),
+    Column("kind", lambda row: row.kind, "verdict", "verdict", show=_verdict),
     Column("before", lambda row: row.verdict.before, "before (items/s)", "before", rate_text),
     Column("now", lambda row: row.verdict.now, "now (items/s)"),
     Column(

@@ -130,7 +130,7 @@ def test_all_files_show_the_deciding_processes_with_their_interval() -> None:
     assert cells[1:4] == [f"{now:.2f}", "images/s", f"{(high - low) / 2 / now:.1%}"]
     (plain,) = json.loads(EXPORTS["pytest-benchmark"](report_on(report.benchmarks)))["benchmarks"]
     assert record_of(plain)["throughput"] and "processes" not in record_of(plain)
-    (_, line) = table_rows([case], report.facts.verdicts)
+    (_, line) = table_rows(reported([case], report.facts.verdicts).rows())
     assert (line.cells[2], line.cells[HEADINGS.index("±")]) == (cells[1], cells[3])
     own, compute = case.record.throughput, case.record.compute
     achieved, share = (getattr(compute, key) * now / own.median for key in ("achieved", "share"))
@@ -187,7 +187,7 @@ def test_pairs_have_no_interval_besides_that_of_their_change(tmp_path: Path) -> 
     assert metrics[case.fullname]["throughput"] == {"value": 80} and len(metrics) == 1
     (listed,) = json.loads((tmp_path / "github-action-benchmark.json").read_text())
     assert listed["value"] == 80 and "range" not in listed
-    (_, line) = table_rows([case], report.facts.verdicts)
+    (_, line) = table_rows(reported([case], report.facts.verdicts).rows())
     assert (line.cells[2], line.cells[HEADINGS.index("±")]) == ("80.00", "-")
 
 
@@ -200,7 +200,7 @@ def test_a_case_whose_instructions_are_counted_shows_them_and_no_times() -> None
     case = changed(benchmark("a", rate=100), counted)
     report = report_on([case])
     rate, latency = report.rows()[0].rate.median, case.record.latency
-    table = "\n".join(" ".join(row.cells) for row in table_rows([case], {}))
+    table = "\n".join(" ".join(row.cells) for row in table_rows(report_on([case]).rows()))
     for text in (table, markdown(report), page(report).split('id="data"')[0]):
         assert "886.8k" in text
         for figure in (

@@ -18,7 +18,7 @@ from ipubench.plugins.report.table import HEADINGS, layout, table_rows
 from ipubench.plugins.results.case_row import Ratio
 from ipubench.plugins.results.report import named
 from tests.support.own_project import OwnProject
-from tests.support.reports import report_on
+from tests.support.reports import report_on, reported
 from tests.support.stored import a_benchmark
 
 #: Half the 95% interval of a logarithmic ratio of two processes that show no noise of their own:
@@ -81,7 +81,7 @@ def test_a_group_is_a_block_of_the_table_that_fits_the_terminal() -> None:
         case("test_other", [0.1] * 9, group=None),
         case("test_fast_with_a_name_of_some_length", [0.1] * 9),
     ]
-    rows = table_rows(cases, {})
+    rows = table_rows(report_on(cases).rows())
     assert [row.cells[0] for row in rows] == [
         "words (items/s)",
         "  test_fast_with_a_name_of_some_length",
@@ -96,7 +96,9 @@ def test_a_group_is_a_block_of_the_table_that_fits_the_terminal() -> None:
 
 
 def test_without_a_group_the_table_has_no_ratios() -> None:
-    rows = table_rows([case(name, [0.1] * 9, group=None) for name in ("test_a", "test_b")], {})
+    rows = table_rows(
+        report_on([case(name, [0.1] * 9, group=None) for name in ("test_a", "test_b")]).rows()
+    )
     assert [len(row.cells) for row in rows] == [len(HEADINGS)] * 2
     assert "ratio" not in layout(rows, 120)[0].cells[0]
 
@@ -104,7 +106,7 @@ def test_without_a_group_the_table_has_no_ratios() -> None:
 def test_a_regressed_case_comes_first_in_its_group() -> None:
     cases = [case(name, [seconds] * 9) for name, seconds in (("fast", 0.1), ("slow", 0.2))]
     verdict = Verdict("regressed", change=-0.3)
-    rows = table_rows(cases, {"test_a.py::slow": verdict})
+    rows = table_rows(reported(cases, {"test_a.py::slow": verdict}).rows())
     assert [row.cells[0].strip() for row in rows[1:]] == ["slow", "fast"]
 
 

@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 from ipubench.plugins.record.structs import Contention, InputRates
 from ipubench.plugins.record.text import percent, short_number
 from ipubench.plugins.record.verdict import JudgedMetric, Verdict
+from ipubench.plugins.report.markdown import markdown
 from ipubench.plugins.report.table import HEADINGS, Row, layout, shared_by, table_rows
 from ipubench.plugins.report.terminal import summary, verdict_text
 from ipubench.plugins.results.report import own_noise
 from ipubench.plugins.results.run_results import RunResults
-from ipubench.plugins.run.recording import Recording
-from ipubench.plugins.selection.selected import Selection
 from tests.support.harness import Project
-from tests.support.reports import benchmark, verdict
+from tests.support.reports import benchmark, report_on, reported, verdict
 from tests.support.stored import changed
 
 NAME = "  resnet50-bs16-synthetic"
@@ -33,15 +32,9 @@ def lines_of(rows: List[Row], width: int) -> List[str]:
     return [row.cells[0] for row in layout(rows, width)]
 
 
-def recording(cases: Dict[str, Any]) -> Recording:
-    """Return a run's records of these cases."""
-    config: Any = None
-    return Recording(config, Selection({}, "cpu"), results=RunResults(benchmarks=cases))
-
-
 def notes_of(cases: Dict[str, Any]) -> List[str]:
     """Return the lines below the table of some cases."""
-    lines = summary(recording(cases), [*cases.values()], 80)
+    lines = summary(report_on([*cases.values()]), RunResults(benchmarks=cases), 80)
     return [row.cells[0] for row in lines]
 
 
@@ -133,7 +126,7 @@ def test_functions_and_cases_with_one_name_are_distinguished() -> None:
         for name in ("+", "<=")
     ]
     cases += [benchmark("c", f"test_b.py::{name}") for name in ("A::test_op", "test_sort")]
-    rows = table_rows(cases, {})
+    rows = table_rows(report_on(cases).rows())
     assert [row.cells[0].strip() for row in rows] == [
         "a[1]/test_a.py::test_op (images/s)", "test_op[+]", "test_op[<=]",
         "test_b.py::A::test_op (images/s)", "c", "test_sort (images/s)", "c",
@@ -143,7 +136,7 @@ def test_functions_and_cases_with_one_name_are_distinguished() -> None:
 def test_a_heading_that_its_only_row_would_repeat_replaces_the_row() -> None:
     sort = benchmark("test_sort", "test_b.py::test_sort", unit="calls/s")
     case = changed(sort, {"fullname": "test_b.py::test_sort"})
-    (row,) = table_rows([case], {})
+    (row,) = table_rows(report_on([case]).rows())
     assert row.cells[0] == "test_sort (calls/s)" and len(row.cells) == len(HEADINGS)
 
 
@@ -157,13 +150,13 @@ def test_regressions_come_first_in_a_compared_table() -> None:
         for name, case in zip(changes, cases)
     }
     found[other.fullname] = verdict("pass", 100, -0.04)
-    rows = table_rows([other, *cases], found)
+    rows = table_rows(reported([other, *cases], found).rows())
     assert [row.cells[0].strip() for row in rows] == [
         "bench_cnn_torch (images/s)", "d", "b", "f", "e", "c", "a", "bench_dense (items/s)", "z",
     ]  # fmt: skip
     assert rows[1].kind == "regressed"
     assert rows[1].cells[HEADINGS.index("peak")] == "38%"
-    unjudged = table_rows([benchmark(name) for name in "cab"], {})
+    unjudged = table_rows(report_on([benchmark(name) for name in "cab"]).rows())
     assert [row.cells[0].strip() for row in unjudged[1:]] == ["c", "a", "b"]
 
 
@@ -247,7 +240,7 @@ def test_the_notes_name_cases_whose_latency_is_mostly_call_overhead(
     one = benchmark("alpha")
     p50 = times * one.record.latency.p50_ms
     one = changed(one, {"record.latency.source": source, "record.latency.p50_ms": p50})
-    lines = [row.cells[0] for row in summary(recording({"alpha": one}), [one], 80)]
+    lines = [row.cells[0] for row in summary(report_on([one]), RunResults(), 80)]
     assert any(line.startswith("alpha: p50") and "25%" in line for line in lines) is said
 
 
@@ -308,3 +301,16 @@ def test_diverged_training_names_its_learning_rate_option() -> None:
     options = [re.findall(r"--set=(\w+)=", line) for line in found]
     assert options == [["abs_learning_rate"], ["lr_schedule_params"]]
     assert [line.split(":")[0] for line in found] == ["classifier", "application"]
+
+
+def test_the_table_shows_how_a_case_ended_as_the_report_does() -> None:
+    wrong, right = benchmark("wrong"), benchmark("right")
+    report = reported([right, wrong], outcomes={wrong.fullname: "failed"})
+    rows = [row for row in table_rows(report.rows()) if len(row.cells) > 1]
+    at = HEADINGS.index("verdict")
+    assert [(row.cells[0].strip(), row.cells[at]) for row in rows] == [
+        ("wrong", "failed"),
+        ("right", "-"),
+    ]
+    lines = markdown(report).splitlines()
+    assert any("right" in line and line.endswith("|  |") for line in lines)

@@ -1,19 +1,21 @@
-"""Implements `--report=DIR`."""
+"""A running session's report, and how it ended; implements `--report=DIR`."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Optional
 
 import pytest
 from pytest import ExitCode
 
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.files import check_writable, user_path
+from ipubench.plugins.baseline.store import path_text
 from ipubench.plugins.compare.baseline import missing_cases
+from ipubench.plugins.gate.policy_file import Policy
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.report.files import ReportError, append_summary, check, write
-from ipubench.plugins.report.terminal import compared_with, judged_by
 from ipubench.plugins.results.lines import EndLine
 from ipubench.plugins.results.report import Report
 from ipubench.plugins.state import Run
@@ -53,6 +55,7 @@ def write_reports(run: Run, ended: int) -> None:
         run.closing.append(f"no report was written to {folder}: no case was measured")
         return
     report = report_of(run)
+    report.around = pytest_benchmark_adapter.around(run.config)
     problems = []
     try:
         names = write(report, user_path(folder))
@@ -82,10 +85,22 @@ def _end_of(run: Run, ended: int) -> EndLine:
 
 
 def report_of(run: Run) -> Report:
-    """Return the report on this run, which has ended."""
-    config = run.config
-    benchmarks = pytest_benchmark_adapter.grouped(config, run.results.whole)
-    report = Report(benchmarks, [run.results], around=pytest_benchmark_adapter.around(config))
+    """Return the results of this run, which has ended, without what only a document stores."""
+    report = Report(pytest_benchmark_adapter.grouped(run.config, run.results.whole), [run.results])
     if run.baseline is not None:
         report.keep_compared(run.baseline.find)
     return report
+
+
+def compared_with(run: Run) -> str:
+    """Return the name of the baseline or the other side; '' if nothing is compared."""
+    if run.baseline is not None:
+        return path_text(run.baseline.path, run.config.rootpath)
+    return str(options_of(run.config).against) if run.against is not None else ""
+
+
+def judged_by(policy: Optional[Policy]) -> str:
+    """Return the name of the run's gate: a policy, a threshold, or none."""
+    if policy is None:
+        return "no gate"
+    return f"gate {policy.gate}" if any(policy.gate) else policy.name
