@@ -1,13 +1,15 @@
 """Measures a case in turns with another process, round by round.
 
 plugins/processes/pair.py starts both processes and sends the commands, over the protocol of
-instances (fixtures/instances/protocol.py). Version 4 has these, in this order, for each case:
+instances (fixtures/instances/protocol.py). Version 5 has these, in this order, for each case:
 
 - ``ready``: the reply comes when everything is imported and the step is about to be built; it is
   the case's name;
 - ``prepare``, with whether a call is known to be long: build, compile and calibrate; the reply has
-  the batches of a round, its timed share (``timed``), and the reason if the step cannot alternate;
-- ``warm_up``, with the batches of a round that both processes take;
+  the batches of a round, its timed share (``timed``), the CPUs that a call keeps busy (``busy``,
+  None if unknown), and the reason if the step cannot alternate;
+- ``warm_up``, with what both processes take: the batches of a round, and the CPU on which the step
+  is called, or None;
 - ``round``, once for each round: the reply is its seconds, the CPU seconds that this process used
   meanwhile, and the seconds for which its threads waited for a CPU (None if unknown);
 - ``record``, with what ended the rounds: the reply is the benchmark;
@@ -19,6 +21,8 @@ Between two commands this process does nothing, so that the other one has the ma
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 from typing import Any, List, NamedTuple, Optional, Tuple
 
@@ -27,6 +31,7 @@ import pytest
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.instances.instance import Instance
 from ipubench.fixtures.machine.contention import waited_seconds
+from ipubench.fixtures.machine.processor import thread_on
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure.base import (
     BatchFacts,
@@ -54,6 +59,8 @@ class Commands:
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
         self._replies: List[Any] = []
+        #: Whether threads may still use the CPU after a call has returned.
+        self.may_spin = True
 
     def reply(self, value: Any) -> None:
         """Keep the reply to the latest command."""
@@ -70,7 +77,8 @@ class Commands:
     def wait_for_any(self, *expected: str) -> Tuple[str, Any]:
         """Like :meth:`wait`, but return the name as well."""
         if self._replies:
-            wait_until_quiet()
+            if self.may_spin:
+                wait_until_quiet()
             self._instance.reply(self._replies.pop())
         found = self._instance.next_command()
         if found is None:
@@ -101,6 +109,32 @@ class Work(NamedTuple):
         """Return what it has done until now."""
         return cls(time.process_time(), waited_seconds())
 
+    def since(self, before: Work) -> Work:
+        """Return what it has done since then."""
+        unknown = self.waited is None or before.waited is None
+        waited = None if unknown else (self.waited or 0.0) - (before.waited or 0.0)
+        return Work(self.used - before.used, waited)
+
+
+class Busy:
+    """Counts the CPUs that calls keep busy, with those of the processes that they start."""
+
+    def __init__(self) -> None:
+        self._start, self._work = time.monotonic(), Work.so_far()
+        self._children = self._of_children()
+
+    def cpus(self) -> Optional[float]:
+        """Return their number since the start; None if unknown."""
+        seconds, work = time.monotonic() - self._start, Work.so_far().since(self._work)
+        if work.waited is None or seconds <= 0:
+            return None
+        return (work.used + work.waited + self._of_children() - self._children) / seconds
+
+    @staticmethod
+    def _of_children() -> float:
+        times = os.times()
+        return times.children_user + times.children_system
+
 
 class RoundsOnCommand(Rounds):
     """Runs a round for each command. The other process's rounds take the canary's place."""
@@ -111,13 +145,10 @@ class RoundsOnCommand(Rounds):
 
     def before_round(self, seconds: List[float]) -> None:
         """Reply with the latest round, and wait for the next command or the end."""
-        used, waited = Work.so_far()
+        work = Work.so_far().since(self.begun)
         if seconds:
             self.energy.end()
-            before = self.begun
-            unknown = waited is None or before.waited is None
-            waits = None if unknown else (waited or 0.0) - (before.waited or 0.0)
-            self.commands.reply([seconds[-1], used - before.used, waits])
+            self.commands.reply([seconds[-1], *work])
         else:
             self.commands.reply(None)
         command, argument = self.commands.wait_for_any("round", "record")
@@ -136,11 +167,14 @@ class ServedMeter(Meter):
         self._commands = Commands(instance)
         #: Whether a call is known to take longer than the budget.
         self._is_long = False
+        #: Holds the thread on one CPU.
+        self._pinned = contextlib.ExitStack()
 
     def work_on(self, step: Step, facts: BatchFacts) -> None:
         """Measure the step as the controlling run commands."""
         self._begin()
-        super().work_on(step, facts)
+        with self._pinned:
+            super().work_on(step, facts)
         self._commands.wait("close")
         self._commands.reply_to_close()
 
@@ -175,16 +209,23 @@ class ServedMeter(Meter):
         return True
 
     def _choose_batches(self, step: Step, calibrated: bool) -> Calibrated:
+        wait_until_quiet()  # a library's threads spin when they begin, too
+        busy = Busy()
         found = super()._choose_batches(step, calibrated)
-        same = self._agree(step)
+        same = self._agree(step, busy.cpus() if found.batches else None)
         return found if same else Calibrated(batches=found.batches)
 
-    def _agree(self, step: Step) -> bool:
-        """Reply with the batches of a round, and take those of both; return whether both agree."""
-        chosen = step.batches_per_step
+    def _agree(self, step: Step, busy: Optional[float] = None) -> bool:
+        """Reply with the batches of a round, and take those of both; return whether both agree.
+
+        ``busy``: the CPUs that a call keeps busy, if known.
+        """
+        chosen, unfit = step.batches_per_step, why_unfit(step)
         timed = step.timed_share()
-        self._commands.reply({"batches": chosen, "unfit": why_unfit(step), "timed": timed})
-        step.batches_per_step = self._go_on("warm_up")
+        self._commands.reply({"batches": chosen, "unfit": unfit, "timed": timed, "busy": busy})
+        step.batches_per_step, cpu = self._go_on("warm_up")
+        self._pinned.enter_context(thread_on(cpu))
+        self._commands.may_spin = cpu is None
         return step.batches_per_step == chosen
 
     def _rounds(self, warm: WarmUp, step: Step) -> Rounds:

@@ -10,7 +10,7 @@ import contextlib
 import math
 import random
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, TypeVar
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
 import pytest
 
@@ -22,7 +22,7 @@ from ipubench.fixtures.instances.plan import instances_of
 from ipubench.fixtures.instances.protocol import ALTERNATING
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.contention import Contention
-from ipubench.fixtures.machine.processor import allowed_cpus
+from ipubench.fixtures.machine.processor import allowed_cpus, thread_on
 from ipubench.fixtures.machine.state import copy_timer
 from ipubench.fixtures.machine.watch import Watch
 from ipubench.plugins.gate.rounds import LEAST_COMPARABLE, AdjacentRounds
@@ -38,6 +38,8 @@ from ipubench.plugins.selection.order import SERVERS
 from ipubench.plugins.selection.selected import case_of
 
 HERE, THERE = "the process here", "the process there"
+#: A call that keeps at most this many CPUs busy works in one thread.
+ONE_CPU = 1.05
 #: The reason of a skip by the command `close`.
 LEFT_OUT = "the run leaves this case out"
 OTHER_CHECKOUT = "modules of another checkout were imported"
@@ -75,6 +77,8 @@ class TwoProcesses:
     most_seconds: float
     #: The share of a round that is timed: setup and teardown of a call are not.
     timed: float = 1.0
+    #: The CPU of both processes for the case that is measured; None: all that they may use.
+    cpu: Optional[int] = None
 
     def __enter__(self: Processes) -> Processes:
         return self
@@ -108,8 +112,19 @@ class TwoProcesses:
             raise UnfitError(unfit)
         batches = max(int(one["batches"]) for one in ready.values())
         self.timed = min(float(one.get("timed", 1)) for one in ready.values())
+        self.cpu = self._one_cpu([one.get("busy") for one in ready.values()])
         for name in order:
-            self.order(name, "warm_up", batches)
+            self.order(name, "warm_up", [batches, self.cpu])
+
+    def _one_cpu(self, busy: Sequence[Optional[float]]) -> Optional[int]:
+        """Return a CPU on which both take turns if neither keeps more than one busy.
+
+        On a shared host each CPU has its own speed from moment to moment.
+        """
+        known = [number for number in busy if number is not None]
+        if len(known) < len(busy) or max(known) > ONE_CPU or not devices.of(self.device).on_cpu:
+            return None
+        return random.choice(sorted(allowed_cpus()))  # noqa: S311
 
     def measure(
         self,
@@ -125,7 +140,12 @@ class TwoProcesses:
         the first round. A pair of rounds that takes ``most`` seconds is not repeated, and two that
         take the budget are all.
         """
-        budget *= self.timed
+        with thread_on(self.cpu):
+            return self._measure(budget * self.timed, precision, steps, first, most)
+
+    def _measure(
+        self, budget: float, precision: float, steps: Optional[int], first: bool, most: float
+    ) -> AdjacentRounds:
         rounds, watched = AdjacentRounds(), Contended.of(self.device)
         for here_first, limit in ((first, most), (not first, budget)):
             self._both(here_first, rounds, watched)
