@@ -117,23 +117,27 @@ class Work(NamedTuple):
 
 
 class Busy:
-    """Counts the CPUs that calls keep busy, with those of the processes that they start."""
+    """Counts the CPUs that calls keep busy."""
 
     def __init__(self) -> None:
         self._start, self._work = time.monotonic(), Work.so_far()
-        self._children = self._of_children()
+        self._children = _of_children()
 
     def cpus(self) -> Optional[float]:
-        """Return their number since the start; None if unknown."""
-        seconds, work = time.monotonic() - self._start, Work.so_far().since(self._work)
-        if work.waited is None or seconds <= 0:
-            return None
-        return (work.used + work.waited + self._of_children() - self._children) / seconds
+        """Return their number since the start; None if unknown, or if calls start processes.
 
-    @staticmethod
-    def _of_children() -> float:
-        times = os.times()
-        return times.children_user + times.children_system
+        A thread that waits for a CPU would keep one busy.
+        """
+        seconds, work = time.monotonic() - self._start, Work.so_far().since(self._work)
+        if work.waited is None or _of_children() > self._children or seconds <= 0:
+            return None
+        return (work.used + work.waited) / seconds
+
+
+def _of_children() -> float:
+    """Return the CPU seconds of the processes that this one has started and that have ended."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 class RoundsOnCommand(Rounds):

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any, List, Optional, Tuple
 
 import pytest
 
 from ipubench.fixtures.data.feeds import ArrayFeed
+from ipubench.fixtures.machine.processor import thread_on
 from ipubench.plugins.measure import meter, served
 from ipubench.plugins.measure.peaks import Peaks
 from ipubench.plugins.measure.rounds import Calibrated, Limits
 from ipubench.plugins.measure.served import (
+    Busy,
     Commands,
     RoundsOnCommand,
     ServedMeter,
     wait_until_quiet,
 )
+from ipubench.plugins.processes.pair import ONE_CPU
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
 from tests.support.command_line import given_options
 from tests.support.fake_device import FakeDevice
@@ -91,7 +100,7 @@ def test_calibration_counts_as_rounds_if_both_processes_take_its_length(
         return Calibrated([0.1], batches=30)
 
     monkeypatch.setattr(meter, "calibrate", calibrate)
-    device, instance = FakeDevice(0), FakeInstance(("warm_up", length))
+    device, instance = FakeDevice(0), FakeInstance(("warm_up", [length, None]))
     config = SimpleNamespace(option=given_options(budget=5.0))
     case_run: Any = SimpleNamespace(
         item=SimpleNamespace(config=config), case=None, benchmark=None, device=device
@@ -100,5 +109,39 @@ def test_calibration_counts_as_rounds_if_both_processes_take_its_length(
     step = FakeStep(device, ArrayFeed("synthetic", ()), 0.01)
     assert made._choose_batches(step, calibrated=True) == Calibrated(rounds, batches=30)
     assert step.batches_per_step == length
-    assert instance.replies == [{"batches": 10, "unfit": "", "timed": 1.0}]
+    (reply,) = instance.replies
+    assert (reply["batches"], reply["unfit"], reply["timed"]) == (10, "", 1.0)
     assert not made._adapts(step)
+
+
+def test_calls_in_one_thread_keep_one_cpu_busy() -> None:
+    busy = Busy()
+    sum(range(10**6))
+    found = busy.cpus()
+    assert found is not None and 0.5 < found <= ONE_CPU
+
+
+def test_calls_in_several_threads_keep_more_cpus_busy() -> None:
+    """Threads hash at the same time: the interpreter's lock is free meanwhile."""
+    data = bytes(1 << 24)
+    busy = Busy()
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda _: hashlib.sha256(data).digest(), range(4)))
+        found = busy.cpus()
+    assert found is not None and found > ONE_CPU
+
+
+def test_the_cpus_are_unknown_if_calls_start_programs() -> None:
+    busy = Busy()
+    subprocess.run([sys.executable, "-c", "sum(range(10**6))"], check=True)
+    assert busy.cpus() is None
+
+
+def test_a_case_is_on_its_cpu_until_it_ends() -> None:
+    """The next case of the process begins on all CPUs, whatever happens to this one."""
+    before = os.sched_getaffinity(0)
+    seen = []
+    with contextlib.suppress(ValueError), thread_on(max(before)):
+        seen.append(os.sched_getaffinity(0))
+        raise ValueError
+    assert seen == [{max(before)}] and os.sched_getaffinity(0) == before

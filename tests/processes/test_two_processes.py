@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -63,11 +64,11 @@ class Pair(TwoProcesses):
 
     def __init__(self, unfit: str = "") -> None:
         self.asked: Asked = []
-        answers: Dict[str, Dict[str, Any]] = {
+        self.answers: Dict[str, Dict[str, Any]] = {
             HERE: {"prepare": {"batches": 3, "unfit": unfit}, "round": [0.2, 0.2, 0.0]},
             THERE: {"prepare": {"batches": 7, "unfit": ""}, "round": [0.1, 0.05, None]},
         }
-        sides: Any = {name: Side(name, self.asked, given) for name, given in answers.items()}
+        sides: Any = {name: Side(name, self.asked, given) for name, given in self.answers.items()}
         super().__init__("fake", lambda text: None, sides, 1.0)
 
     def orders(self) -> List[Tuple[str, str]]:
@@ -91,9 +92,32 @@ def test_both_processes_use_the_larger_number_of_batches() -> None:
     pair.launch(here_first=True)
     pair.asked.clear()
     pair.prepare(here_first=True)
-    assert pair.asked[-2:] == [(HERE, "warm_up", 7), (THERE, "warm_up", 7)]
+    assert pair.asked[-2:] == [(HERE, "warm_up", [7, None]), (THERE, "warm_up", [7, None])]
     steps = ("prepare", "warm_up")
     assert pair.orders() == [(name, step) for step in steps for name in (HERE, THERE)]
+
+
+@pytest.mark.parametrize(
+    ("device", "busy", "one_cpu"),
+    [
+        ("cpu", (1.0, 0.4), True),
+        ("cpu", (1.0, 1.9), False),  # a change to several threads must not be held back
+        ("cpu", (1.0, None), False),
+        ("ipu", (1.0, 1.0), False),
+    ],
+)
+def test_both_processes_take_turns_on_one_cpu_if_neither_keeps_more_busy(
+    device: str, busy: Tuple[float, Optional[float]], one_cpu: bool
+) -> None:
+    pair = Pair()
+    pair.device = device
+    for side, cpus in zip((HERE, THERE), busy):
+        pair.answers[side]["prepare"]["busy"] = cpus
+    pair.launch(here_first=True)
+    pair.prepare(here_first=True)
+    given = [argument for _, order, argument in pair.asked if order == "warm_up"]
+    assert given == [[7, pair.cpu]] * 2
+    assert (pair.cpu in os.sched_getaffinity(0)) == one_cpu
 
 
 def test_both_processes_learn_that_calls_are_long() -> None:
