@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import List, Mapping, Optional
+from typing import List, Mapping, Optional, Set
 
 from tests.support.harness import QUIETLY, ROOT, Outcome, Project, run_elsewhere
 
@@ -16,9 +16,9 @@ FAST = "        config.batch_seconds,\n"
 PYTEST = ("-m", "pytest", *QUIETLY, "bench_fake.py", "--device=fake")
 #: Arguments of git that set the author.
 IDENTITY = ("-c", "user.name=A", "-c", "user.email=a@example.org")
-IGNORED = "__pycache__/\nresults/\nleases/\ncache/\n.venv/\n"
+IGNORED = "__pycache__/\n/results/\nleases/\ncache/\n.venv/\n"
 # Python first writes compiled files under another name.
-LEFT_OUT = (".git", ".venv*", "results", "site", "*.pyc.*", ".*_cache", "*.egg-info")
+LEFT_OUT = (".git", ".venv*", "site", "*.pyc.*", ".*_cache", "*.egg-info")
 
 
 def copy_of_the_project(folder: Path) -> Path:
@@ -27,7 +27,12 @@ def copy_of_the_project(folder: Path) -> Path:
     Compiled files must match their sources in time and size. The machine's peaks are measured with
     less work, as in tests/support/suite_server.py.
     """
-    shutil.copytree(ROOT, folder, symlinks=True, ignore=shutil.ignore_patterns(*LEFT_OUT))
+    matching = shutil.ignore_patterns(*LEFT_OUT)
+
+    def left_out(path: str, names: List[str]) -> Set[str]:
+        return {*matching(path, names), *(["results"] if path == str(ROOT) else [])}
+
+    shutil.copytree(ROOT, folder, symlinks=True, ignore=left_out)
     for name, old, new in (
         ("plugins/measure/rounds.py", "PEAK_SECONDS = 0.5", "PEAK_SECONDS = 0.1"),
         ("fixtures/devices/cpu.py", "peak_size = 2048", "peak_size = 1024"),
