@@ -44,7 +44,7 @@ from ipubench.plugins.state import Run, run_key, run_of
 # What few runs use, and no process of a pair.
 if TYPE_CHECKING:
     from ipubench.plugins.baseline import history
-    from ipubench.plugins.benchmarks_yml import plugin as benchmarks_yml
+    from ipubench.plugins.benchmarks_yml import named_files
     from ipubench.plugins.compare import (
         baseline,
         both_sides,
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from ipubench.plugins.selection import datasets
 else:
     history = Later("baseline.history")
-    benchmarks_yml = Later("benchmarks_yml.plugin")
+    named_files = Later("benchmarks_yml.named_files")
     baseline = Later("compare.baseline")
     both_sides = Later("compare.both_sides")
     counting = Later("compare.counting")
@@ -112,7 +112,7 @@ def begin(config: pytest.Config) -> None:
         policy.read_policy(run)
         baseline.read_baseline(run)
     if names_yaml(config):
-        benchmarks_yml.read_files(run)
+        named_files.read_files(run)
     if run.compares:
         counting.prepare(run)
 
@@ -143,7 +143,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     selection = run_of(metafunc.config).selection
     expand.parametrize_cases(metafunc, selection)
     if selection.named_files:
-        benchmarks_yml.parametrize_entries(metafunc, selection)
+        named_files.parametrize_entries(metafunc, selection)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -177,7 +177,7 @@ def pytest_collection_modifyitems_last(config: pytest.Config, items: List[pytest
     """Leave out what cannot run here, sort, and open the journal."""
     run = run_of(config)
     if run.selection.named_files:
-        benchmarks_yml.leave_out_entries(items, run.selection)
+        named_files.leave_out_entries(items, run.selection)
     deselect.leave_out_unfit(config, items, run.selection)
     functions.refuse_idle_options(config, items, run.selection)
     order.sort_cases(config, items)
@@ -205,7 +205,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     run.progress.expect_of(items)
     run.gate_time = gate_time.of_run(config, items)
     if run.selection.named_files:
-        benchmarks_yml.check_commands(run, items)
+        named_files.check_commands(run, items)
     inspection.choose_folders(run, items)
 
 
@@ -213,7 +213,7 @@ def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Ite
     """Return the header's lines: which cases are left out, and what the run will do."""
     run = run_of(config)
     lines = [
-        *(benchmarks_yml.unused_keys(items) if run.selection.named_files else []),
+        *(named_files.unused_keys(items) if run.selection.named_files else []),
         *deselect.what_was_left_out(config, items, run.selection),
         *(datasets.which_data(config) if shared_of(config).found else []),
         *journal.where_results_go(run),
@@ -398,7 +398,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     interruption.note_early_end(run, ended)
     journal.end_selection(run)
     if run.selection.named_files or options_of(run.config).report is not None:
-        benchmarks_yml.write_columns(run)
+        named_files.write_columns(run)
     if run.compares:
         both_sides.add_open_verdicts(run)
     found.name_late(run)

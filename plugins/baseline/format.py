@@ -14,7 +14,7 @@ from ipubench.plugins.baseline.entries import Key, key_of
 from ipubench.plugins.baseline.pytest_benchmark_file import is_saved_file, with_records
 from ipubench.plugins.record.record import clean_rounds, rounds_of
 from ipubench.plugins.record.structs import NAMESPACE, Around, Benchmark, Json, Part, inward
-from ipubench.plugins.results.report import Report
+from ipubench.plugins.results.rows import Report
 from ipubench.plugins.results.run_facts import RunFacts
 
 FORMAT: Final = 2

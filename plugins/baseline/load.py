@@ -11,7 +11,7 @@ from ipubench.plugins.baseline.entries import newest
 from ipubench.plugins.baseline.runs import read_sound_run
 from ipubench.plugins.results.case_row import CaseRow
 from ipubench.plugins.results.columns import CSV
-from ipubench.plugins.results.report import Report
+from ipubench.plugins.results.rows import Report
 
 
 def load(path: Union[str, os.PathLike[str]]) -> List[Dict[str, Any]]:

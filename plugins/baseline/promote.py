@@ -38,7 +38,7 @@ from ipubench.plugins.record.structs import Accepted, Benchmark
 from ipubench.plugins.record.text import matches, say, time_stamp
 from ipubench.plugins.record.verdict import INCONCLUSIVE, MISSING, REGRESSED
 from ipubench.plugins.results.places import EntryKey, place_of
-from ipubench.plugins.results.report import Report
+from ipubench.plugins.results.rows import Report
 from ipubench.plugins.results.run_facts import FAILED, NOT_RUN, UNPROVEN, RunFacts, worst_run
 
 #: The exit code if good cases were promoted but others were disturbed.

@@ -12,7 +12,7 @@ from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.record.structs import Around, Benchmark
 from ipubench.plugins.results.lines import Damaged, JournalLine, RunLine, read_lines
 from ipubench.plugins.results.places import EntryKey, place_of
-from ipubench.plugins.results.report import Report
+from ipubench.plugins.results.rows import Report
 from ipubench.plugins.results.run_facts import RunFacts, lost, superseded
 from ipubench.plugins.results.run_results import RunResults
 from ipubench.plugins.run import journal

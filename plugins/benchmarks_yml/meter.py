@@ -13,8 +13,13 @@ from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.poplar.options import reporting
 from ipubench.plugins.benchmarks_yml import command
 from ipubench.plugins.benchmarks_yml.cases import SpecConfig, entry_of
+from ipubench.plugins.benchmarks_yml.command_results import (
+    CommandResults,
+    columns,
+    described,
+    results_of,
+)
 from ipubench.plugins.benchmarks_yml.metrics import MetricError
-from ipubench.plugins.benchmarks_yml.results import CommandResults, columns, described, results_of
 from ipubench.plugins.measure import inspection
 from ipubench.plugins.measure.base import Calls, CaseRun, timed_by_another
 from ipubench.plugins.measure.disturbance import Disturbance

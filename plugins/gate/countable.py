@@ -44,7 +44,7 @@ def decisive(processes: Sequence[Process]) -> Sequence[Process]:
     return fresh if len(fresh) >= LEAST_FRESH else processes
 
 
-def deciding(benchmark: Benchmark) -> Sequence[Process]:
+def shown_processes(benchmark: Benchmark) -> Sequence[Process]:
     """Return the processes whose throughput is shown; all if every process was disturbed."""
     processes = processes_of(benchmark)
     return decisive(comparable(processes) or processes)

@@ -204,7 +204,7 @@ class _Case:
     @property
     def may_have_more(self) -> bool:
         """Whether more pairs may help."""
-        disturbed = too_disturbed(len(self.usable), len(self.measured))
+        disturbed = too_many_disturbed(len(self.usable), len(self.measured))
         return len(self.measured) < self.rule.cap and not (disturbed and not self.by_cpu)
 
     @property
@@ -368,7 +368,7 @@ def precise(effect: Effect) -> bool:
     return high - low <= 2 * SHOWN_PRECISION
 
 
-def too_disturbed(usable: int, measured: int) -> bool:
+def too_many_disturbed(usable: int, measured: int) -> bool:
     """Return whether to stop, because other programs disturb too many pairs."""
     disturbed = measured - usable
     return disturbed >= MOST_DISTURBED and disturbed > usable

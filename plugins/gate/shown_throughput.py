@@ -6,7 +6,7 @@ import math
 from statistics import fmean
 from typing import NamedTuple, Optional
 
-from ipubench.plugins.gate.countable import deciding
+from ipubench.plugins.gate.countable import shown_processes
 from ipubench.plugins.gate.metric_verdict import typical
 from ipubench.plugins.record import statistics
 from ipubench.plugins.record.record import THROUGHPUT, processes_of
@@ -43,7 +43,7 @@ def throughput_of(benchmark: Benchmark) -> ShownThroughput:
     """
     if len(processes_of(benchmark)) < 2:
         return _of_own_process(benchmark)
-    processes = deciding(benchmark)
+    processes = shown_processes(benchmark)
     rates = [one.items_per_round / value for one in processes for value in one.seconds]
     each = [statistics.throughput(one.seconds, one.items_per_round, "") for one in processes]
     low, high = each[0].low, each[0].high

@@ -31,11 +31,11 @@ from ipubench.plugins.gate.countable import (
     SAVE_AGAIN,
     WAYS_OUT,
     comparable,
-    deciding,
     decisive,
     disturbance_text,
     is_clean,
     same_copy,
+    shown_processes,
     too_disturbed,
     usual_copy,
 )
@@ -213,7 +213,7 @@ def _unjudged(kind: str, now: Benchmark, before: Benchmark, reasons: Sequence[st
     """Return the verdict on a case that cannot be judged; rates only if the units agree."""
     unit = now.record.throughput.unit
     alike = before.record.throughput.unit == unit
-    here, there = deciding(now), deciding(before)
+    here, there = shown_processes(now), shown_processes(before)
     return Verdict(
         kind,
         before=typical(there, THROUGHPUT) if alike else None,

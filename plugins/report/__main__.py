@@ -32,7 +32,7 @@ from ipubench.plugins.record.text import (
     say,
 )
 from ipubench.plugins.report.files import ReportError, check, write
-from ipubench.plugins.results.report import Report, conclusion, exit_code
+from ipubench.plugins.results.rows import Report, conclusion, exit_code
 from ipubench.plugins.results.run_facts import lost
 
 DEFAULT_GATE = 0.02

@@ -6,7 +6,7 @@ from typing import Dict, List, Tuple
 
 from ipubench.plugins.record.record import facts_in
 from ipubench.plugins.record.structs import Facts
-from ipubench.plugins.results.report import Report
+from ipubench.plugins.results.rows import Report
 
 
 def environment(report: Report) -> Dict[str, Dict[str, str]]:

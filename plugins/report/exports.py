@@ -22,7 +22,7 @@ from ipubench.plugins.record.structs import NAMESPACE, as_plain
 from ipubench.plugins.record.text import percent, short_number
 from ipubench.plugins.results.case_row import CaseRow, compile_seconds_of
 from ipubench.plugins.results.columns import CSV
-from ipubench.plugins.results.report import Report
+from ipubench.plugins.results.rows import Report
 from ipubench.plugins.results.run_facts import UNPROVEN
 
 

@@ -20,7 +20,7 @@ from ipubench.plugins.report.exports import (
 )
 from ipubench.plugins.report.markdown import markdown
 from ipubench.plugins.report.page import page
-from ipubench.plugins.results.report import Report
+from ipubench.plugins.results.rows import Report
 from ipubench.plugins.web.templates import is_installed
 
 NO_LIBRARIES = "reports need jinja2: pip install jinja2"

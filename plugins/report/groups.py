@@ -10,7 +10,7 @@ import dataclasses
 import math
 from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
-from ipubench.plugins.gate.countable import deciding
+from ipubench.plugins.gate.countable import shown_processes
 from ipubench.plugins.gate.inference import effect
 from ipubench.plugins.gate.metric_verdict import log_cost
 from ipubench.plugins.gate.shown_throughput import throughput_of
@@ -81,7 +81,10 @@ def _ratio(fastest: CaseRow, other: CaseRow) -> Ratio:
     if None in rounds:
         return Ratio(value)
     before, now = (
-        [log_cost(process, THROUGHPUT, canary=False) or 0.0 for process in deciding(one.result)]
+        [
+            log_cost(process, THROUGHPUT, canary=False) or 0.0
+            for process in shown_processes(one.result)
+        ]
         for one in (fastest, other)
     )
     found = effect(before, now, ASSUMED[THROUGHPUT])

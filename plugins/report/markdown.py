@@ -18,7 +18,7 @@ from ipubench.plugins.report.mean_change import mean_in_words
 from ipubench.plugins.report.open_cases import open_line
 from ipubench.plugins.results.case_row import CaseRow
 from ipubench.plugins.results.columns import SUMMARY, shared_line, shown_columns
-from ipubench.plugins.results.report import (
+from ipubench.plugins.results.rows import (
     CHANGED,
     Report,
     by_change,

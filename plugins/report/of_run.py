@@ -17,7 +17,7 @@ from ipubench.plugins.gate.policy_file import Policy
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.report.files import ReportError, append_summary, check, write
 from ipubench.plugins.results.lines import EndLine
-from ipubench.plugins.results.report import Report
+from ipubench.plugins.results.rows import Report
 from ipubench.plugins.state import Run
 
 

@@ -14,11 +14,11 @@ from ipubench.plugins.report import published
 from ipubench.plugins.report.environment import environment
 from ipubench.plugins.report.groups import GROUP_HEADINGS, group_tables
 from ipubench.plugins.report.mean_change import mean_in_words
-from ipubench.plugins.report.processes import processes_shown
+from ipubench.plugins.report.process_rounds import processes_shown
 from ipubench.plugins.report.profiles import shown
 from ipubench.plugins.results.case_row import CaseRow
 from ipubench.plugins.results.columns import CHARTS, COLUMNS, PAGE
-from ipubench.plugins.results.report import (
+from ipubench.plugins.results.rows import (
     Report,
     by_change,
     conclusion,

@@ -15,7 +15,7 @@ from ipubench.plugins.record.text import (
 from ipubench.plugins.report.groups import groups_of
 from ipubench.plugins.results.case_row import CaseRow
 from ipubench.plugins.results.columns import GIVE_WAY, TERMINAL, shared_line, shown_columns
-from ipubench.plugins.results.report import rank
+from ipubench.plugins.results.rows import rank
 
 HEADINGS = ("case", *(column.heading for column in TERMINAL))
 # The first column gives way if a name would otherwise be cut, the others only if less of it would

@@ -22,7 +22,7 @@ from ipubench.plugins.report.of_run import report_of
 from ipubench.plugins.report.open_cases import open_line
 from ipubench.plugins.report.profiles import one_line
 from ipubench.plugins.report.table import Row, layout, shared_by, table_rows
-from ipubench.plugins.results.report import CHANGED, Report, named, own_noise, reasons_of
+from ipubench.plugins.results.rows import CHANGED, Report, named, own_noise, reasons_of
 from ipubench.plugins.results.run_facts import BAD
 from ipubench.plugins.results.run_results import RunResults
 from ipubench.plugins.run.time_spent import time_summary

@@ -16,7 +16,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import msgspec
 
-from ipubench.plugins.gate.pairs import PairRule, kind_of, looks, too_disturbed
+from ipubench.plugins.gate.pairs import PairRule, kind_of, looks, too_many_disturbed
 from ipubench.plugins.gate.rounds import AdjacentRounds
 from ipubench.plugins.gate.sides import Pair, can_compare, here_is_next, paired_effect
 from ipubench.plugins.record.record import THROUGHPUT
@@ -113,7 +113,7 @@ def once(pool: Sequence[Measured], setting: Setting, start: int) -> Tuple[str, i
     reached = looks(setting.cap)
     usable: List[Pair] = []
     firsts: List[bool] = []
-    while left and len(firsts) < setting.cap and not too_disturbed(len(usable), len(firsts)):
+    while left and len(firsts) < setting.cap and not too_many_disturbed(len(usable), len(firsts)):
         wanted = here_is_next([pair.here_first for pair in usable], firsts)
         number = next((k for k, pair in enumerate(left) if pair.here_first == wanted), 0)
         here_first, change = left.pop(number)

@@ -21,7 +21,7 @@ from ipubench.plugins.baseline.entries import by_case, differences, find, key_of
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.runs import read_run
 from ipubench.plugins.baseline.store import load_all, save
-from ipubench.plugins.benchmarks_yml.results import column_lines, csv_text
+from ipubench.plugins.benchmarks_yml.command_results import column_lines, csv_text
 from ipubench.plugins.gate import stored as gate
 from ipubench.plugins.record.record import SCALARS, THROUGHPUT, processes_of
 from ipubench.plugins.record.structs import as_plain

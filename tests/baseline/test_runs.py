@@ -15,7 +15,7 @@ from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.runs import joined, read_run, read_sound_run
 from ipubench.plugins.record.verdict import Verdict
 from ipubench.plugins.report.__main__ import main as report_command
-from ipubench.plugins.results.report import Report, exit_code, headline
+from ipubench.plugins.results.rows import Report, exit_code, headline
 from ipubench.plugins.results.run_facts import RunFacts, lost, superseded, worst_run
 from tests.support.baselines import Shell
 from tests.support.harness import Outcome, Project, run_here

@@ -18,10 +18,10 @@ from ipubench.fixtures.machine.process import ServerProcess
 from ipubench.plugins.benchmarks_yml import template
 from ipubench.plugins.benchmarks_yml.cases import SpecConfig, Wanted, cases_of, unknown_option
 from ipubench.plugins.benchmarks_yml.command import Ran, arguments_of
+from ipubench.plugins.benchmarks_yml.command_results import CommandResults, columns, results_of
 from ipubench.plugins.benchmarks_yml.entry import Entry
 from ipubench.plugins.benchmarks_yml.metrics import Metric, MetricError, search, seconds_of
 from ipubench.plugins.benchmarks_yml.reader import entries_of, read_entries
-from ipubench.plugins.benchmarks_yml.results import CommandResults, columns, results_of
 from ipubench.plugins.listing.describe import describe
 from ipubench.plugins.record.text import safe_name
 from tests.support.harness import ROOT

@@ -16,8 +16,8 @@ from ipubench.plugins.baseline.entries import gone
 from ipubench.plugins.benchmarks_yml import template
 from ipubench.plugins.benchmarks_yml.cases import SpecConfig, Wanted, cases_of
 from ipubench.plugins.benchmarks_yml.command import needs
+from ipubench.plugins.benchmarks_yml.command_results import csv_text
 from ipubench.plugins.benchmarks_yml.reader import read_entries
-from ipubench.plugins.benchmarks_yml.results import csv_text
 from ipubench.plugins.record.structs import Spec
 from ipubench.plugins.results.lines import CaseLine, read_lines
 from tests.support.harness import ROOT, Outcome, Project, refused, run_pytest, start_pytest

@@ -16,7 +16,7 @@ ONE, TWO = PAGE.split("\n## ")[1:]
 ONE_PAIR = """
 from ipubench.plugins.gate import pairs
 
-pairs.too_disturbed = lambda usable, measured: measured == 1
+pairs.too_many_disturbed = lambda usable, measured: measured == 1
 """
 
 pytestmark = [pytest.mark.framework, pytest.mark.nightly]

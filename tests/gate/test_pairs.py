@@ -23,7 +23,7 @@ from ipubench.plugins.gate.pairs import (
     kind_of,
     looks,
     not_judged,
-    too_disturbed,
+    too_many_disturbed,
 )
 from ipubench.plugins.gate.rounds import AdjacentRounds, Side
 from ipubench.plugins.gate.sides import (
@@ -175,7 +175,7 @@ def test_a_pass_excludes_five_percent_or_twice_the_threshold(
 def test_a_case_is_abandoned_after_four_disturbed_pairs_if_they_are_the_majority(
     usable: int, measured: int, given: bool
 ) -> None:
-    assert too_disturbed(usable, measured) is given
+    assert too_many_disturbed(usable, measured) is given
 
 
 THRESHOLD, NOISE, CAP = 0.02, 0.02, 16

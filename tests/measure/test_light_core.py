@@ -22,7 +22,7 @@ UNUSED = (
     "ipubench.fixtures.data.provider",
     "ipubench.fixtures.servers",
     "ipubench.plugins.baseline",
-    "ipubench.plugins.benchmarks_yml.plugin",
+    "ipubench.plugins.benchmarks_yml.named_files",
     "ipubench.plugins.compare",
     "ipubench.plugins.count.counter",
     "ipubench.plugins.fleet",

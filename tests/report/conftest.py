@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ipubench.plugins.results.report import Report
+from ipubench.plugins.results.rows import Report
 from tests.support.reports import large_report
 
 

@@ -10,7 +10,7 @@ import pytest
 from ipubench.plugins.record.record import with_processes
 from ipubench.plugins.record.structs import Contention
 from ipubench.plugins.report.page import page
-from ipubench.plugins.results.report import Report
+from ipubench.plugins.results.rows import Report
 from ipubench.plugins.results.run_facts import KINDS
 from tests.support.browser import Tab, chromium
 from tests.support.reports import benchmark, large_report, report_on, reported, verdict

@@ -21,9 +21,9 @@ from ipubench.plugins.report.exports import bencher, csv_with_verdicts
 from ipubench.plugins.report.files import write
 from ipubench.plugins.report.markdown import markdown
 from ipubench.plugins.report.page import page
-from ipubench.plugins.report.processes import processes_shown
+from ipubench.plugins.report.process_rounds import processes_shown
 from ipubench.plugins.report.table import HEADINGS, table_rows
-from ipubench.plugins.results.report import Report
+from ipubench.plugins.results.rows import Report
 from tests.support.reports import EXPORTS, benchmark, report_on, reported, verdict
 from tests.support.stored import changed, record_of
 

@@ -19,7 +19,7 @@ from ipubench.plugins.report.exports import csv_with_verdicts
 from ipubench.plugins.report.files import ReportError, append_summary, write
 from ipubench.plugins.report.markdown import markdown
 from ipubench.plugins.report.page import page
-from ipubench.plugins.results.report import Report, by_change, conclusion, counts, headline
+from ipubench.plugins.results.rows import Report, by_change, conclusion, counts, headline
 from ipubench.plugins.results.run_facts import RunFacts
 from ipubench.plugins.web.templates import is_installed
 from tests.support.reports import (

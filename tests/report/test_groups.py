@@ -16,7 +16,7 @@ from ipubench.plugins.report.markdown import markdown
 from ipubench.plugins.report.page import page
 from ipubench.plugins.report.table import HEADINGS, layout, table_rows
 from ipubench.plugins.results.case_row import Ratio
-from ipubench.plugins.results.report import named
+from ipubench.plugins.results.rows import named
 from tests.support.own_project import OwnProject
 from tests.support.reports import report_on, reported
 from tests.support.stored import a_benchmark

@@ -14,7 +14,7 @@ from ipubench.plugins.record.text import percent, short_number
 from ipubench.plugins.report import files
 from ipubench.plugins.report.__main__ import main
 from ipubench.plugins.report.files import ReportError, write
-from ipubench.plugins.results.report import Report
+from ipubench.plugins.results.rows import Report
 from tests.support.harness import Project, run_command
 from tests.support.reports import FILES, benchmark, report_on, visible
 

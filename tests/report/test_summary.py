@@ -6,7 +6,7 @@ import html
 import re
 
 from ipubench.plugins.report.markdown import LARGEST, markdown
-from ipubench.plugins.results.report import Report, exit_code
+from ipubench.plugins.results.rows import Report, exit_code
 from ipubench.plugins.results.run_facts import RunFacts
 from ipubench.plugins.web.templates import escape_markdown
 from tests.support.reports import benchmark, nasty, report_on, reported, verdict

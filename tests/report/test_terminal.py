@@ -15,7 +15,7 @@ from ipubench.plugins.record.verdict import JudgedMetric, Verdict
 from ipubench.plugins.report.markdown import markdown
 from ipubench.plugins.report.table import HEADINGS, Row, layout, shared_by, table_rows
 from ipubench.plugins.report.terminal import summary, verdict_text
-from ipubench.plugins.results.report import own_noise
+from ipubench.plugins.results.rows import own_noise
 from ipubench.plugins.results.run_results import RunResults
 from tests.support.harness import Project
 from tests.support.reports import benchmark, report_on, reported, verdict

@@ -14,7 +14,7 @@ from ipubench.plugins.record.statistics import latency, throughput
 from ipubench.plugins.record.structs import NAMESPACE, Around, Benchmark
 from ipubench.plugins.record.verdict import Verdict
 from ipubench.plugins.report import exports
-from ipubench.plugins.results.report import Report
+from ipubench.plugins.results.rows import Report
 from ipubench.plugins.results.run_facts import RunFacts
 from tests.support.stored import changed
 

@@ -31,9 +31,9 @@ from ipubench.plugins.benchmarks_yml.cases import (
     unknown_option,
 )
 from ipubench.plugins.benchmarks_yml.command import base_environment, needs
+from ipubench.plugins.benchmarks_yml.command_results import column_lines, csv_text
 from ipubench.plugins.benchmarks_yml.entry import Entry
 from ipubench.plugins.benchmarks_yml.reader import read_entries
-from ipubench.plugins.benchmarks_yml.results import column_lines, csv_text
 from ipubench.plugins.command_line.role import Role
 from ipubench.plugins.run.recording import Recording
 from ipubench.plugins.selection.selected import Selection, cases_among
