@@ -1,0 +1,1 @@
+"""Compares releases of published packages, to find what the gate finds in other people's code."""
