@@ -42,6 +42,9 @@ HERE, THERE = "the process here", "the process there"
 ONE_CPU = 1.05
 #: The reason of a skip by the command `close`.
 LEFT_OUT = "the run leaves this case out"
+#: A side that is more times faster shows it in short rounds too; with long ones the other side's
+#: would take minutes.
+MOST_TIMES = 4
 OTHER_CHECKOUT = "modules of another checkout were imported"
 Processes = TypeVar("Processes", bound="TwoProcesses")
 
@@ -110,7 +113,8 @@ class TwoProcesses:
         unfit = next((one["unfit"] for one in ready.values() if one["unfit"]), "")
         if unfit:
             raise UnfitError(unfit)
-        batches = max(int(one["batches"]) for one in ready.values())
+        wanted = [int(one["batches"]) for one in ready.values()]
+        batches = max(wanted) if max(wanted) <= MOST_TIMES * min(wanted) else min(wanted)
         self.timed = min(float(one.get("timed", 1)) for one in ready.values())
         self.cpu = self._one_cpu([one.get("busy") for one in ready.values()])
         for name in order:

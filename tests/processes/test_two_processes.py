@@ -62,11 +62,11 @@ class Side:
 class Pair(TwoProcesses):
     """Two processes on a fake device; the one here takes twice as long."""
 
-    def __init__(self, unfit: str = "") -> None:
+    def __init__(self, unfit: str = "", batches_there: int = 7) -> None:
         self.asked: Asked = []
         self.answers: Dict[str, Dict[str, Any]] = {
             HERE: {"prepare": {"batches": 3, "unfit": unfit}, "round": [0.2, 0.2, 0.0]},
-            THERE: {"prepare": {"batches": 7, "unfit": ""}, "round": [0.1, 0.05, None]},
+            THERE: {"prepare": {"batches": batches_there, "unfit": ""}, "round": [0.1, 0.05, None]},
         }
         sides: Any = {name: Side(name, self.asked, given) for name, given in self.answers.items()}
         super().__init__("fake", lambda text: None, sides, 1.0)
@@ -118,6 +118,13 @@ def test_both_processes_take_turns_on_one_cpu_if_neither_keeps_more_busy(
     given = [argument for _, order, argument in pair.asked if order == "warm_up"]
     assert given == [[7, pair.cpu]] * 2
     assert (pair.cpu in os.sched_getaffinity(0)) == one_cpu
+
+
+def test_a_side_that_is_a_thousand_times_slower_has_rounds_of_bearable_length() -> None:
+    pair = Pair(batches_there=4000)
+    pair.launch(here_first=True)
+    pair.prepare(here_first=True)
+    assert pair.asked[-1][2][0] == 3
 
 
 def test_both_processes_learn_that_calls_are_long() -> None:
