@@ -190,11 +190,21 @@ def _exit():
 OWN = "def test_own(benchmark):\n    benchmark(sum, range(99))\n"
 
 
-@pytest.mark.parametrize("moment", ["load", "configure", "finish", "unconfigure", "exit"])
-@pytest.mark.parametrize(("name", "times", "code"), [("SIGTERM", 1, 143), ("SIGINT", 2, 2)])
+@pytest.mark.parametrize(
+    ("moment", "name"),
+    [
+        ("load", "SIGTERM"),
+        ("load", "SIGINT"),
+        ("configure", "SIGTERM"),
+        ("finish", "SIGINT"),
+        ("unconfigure", "SIGTERM"),
+        ("exit", "SIGINT"),
+    ],
+)
 def test_a_signal_outside_of_the_tests_ends_in_order(
-    tmp_path: Path, moment: str, name: str, times: int, code: int
+    tmp_path: Path, moment: str, name: str
 ) -> None:
+    times, code = {"SIGTERM": (1, 143), "SIGINT": (2, 2)}[name]
     moments = dict.fromkeys(("load", "configure", "finish", "unconfigure", "exit"), "pass")
     moments[moment] = "send()"
     (tmp_path / "at_a_moment.py").write_text(AT_A_MOMENT.format(**moments, name=name, times=times))
