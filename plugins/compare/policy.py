@@ -104,7 +104,7 @@ def read_policy(run: Run) -> None:
         return
     try:
         ours = policy_path(option.gate_policy, config)
-        path = _policy_to_use(run, ours)
+        path = policy_to_use(run, ours)
         files = [one for one in (path, ours) if one is not None]
         if files:
             run.depends["the policy"] = " ".join(map(digest, files))
@@ -120,7 +120,7 @@ def read_policy(run: Run) -> None:
         raise pytest.UsageError(str(error)) from None
 
 
-def _policy_to_use(run: Run, ours: Optional[Path]) -> Optional[Path]:
+def policy_to_use(run: Run, ours: Optional[Path]) -> Optional[Path]:
     """Return the policy's file: that of the revision to compare with, unless one is named.
 
     A change must not loosen its own gate. ``ours`` is this tree's, whose new names apply always.

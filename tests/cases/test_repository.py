@@ -61,9 +61,7 @@ def test_a_program_that_starts_pytest_itself_and_a_console_go_on(tmp_path: Path)
     assert run_alone(ROOT, os.environ, "-c", f"{DECLARES}print('on')").lines == ["on"]
 
 
-@pytest.mark.parametrize(
-    "words", [["--device", "cpu"], ["--budget", "1"], ["--results-dir", "models"], ["."]]
-)
+@pytest.mark.parametrize("words", [["--results-dir", "models"], ["."]])
 def test_cases_do_not_need_the_modules_of_the_tests(
     environment: Dict[str, str], tmp_path: Path, words: List[str]
 ) -> None:

@@ -72,13 +72,15 @@ def test_a_commit_is_not_compared_with_itself(repository: Repository) -> None:
     assert not (repository.folder / "cache" / "worktrees").exists()
 
 
-@pytest.mark.parametrize("name", ["new.py", "bench_fake.py", "results.txt"])
-def test_uncommitted_changes_are_compared(repository: Repository, name: str) -> None:
-    with (repository.folder / name).open("a") as file:
-        file.write("# changed\n")
-    assert is_this_checkout("git:main", repository.folder) == (name == "results.txt")
-    repository.commit("changed")
-    assert not is_this_checkout("git:main~1", repository.folder)
+def test_uncommitted_changes_are_compared(tmp_path: Path) -> None:
+    repository = Repository(tmp_path, suite=False)
+    for name, same in (("results.txt", True), ("new.py", False), ("bench_fake.py", False)):
+        with (tmp_path / name).open("a") as file:
+            file.write("# changed\n")
+        assert is_this_checkout("git:main", tmp_path) == same
+        repository.commit("changed")
+        assert is_this_checkout("git:main", tmp_path)
+        assert not is_this_checkout("git:main~1", tmp_path)
 
 
 def test_the_merge_base_shows_what_a_pull_request_changes(tmp_path: Path) -> None:

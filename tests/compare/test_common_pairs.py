@@ -24,7 +24,6 @@ FAILING = '    assert not (there and which == ("alpha", 8)), "wrong result"\n'
 
 @pytest.mark.slow
 @pytest.mark.entry_point
-@pytest.mark.slow
 def test_cases_share_pairs_until_each_is_decided(project: Project) -> None:
     path = project.folder / "bench_fake.py"
     source = path.read_text().replace('    if config.trouble == "error":\n', EVENTS + "    if 0:\n")
@@ -71,10 +70,7 @@ SLEEPING = """\
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 2), (signal.SIGTERM, 143)])
-def test_an_interruption_has_one_line_that_names_resume(
-    project: Project, number: int, code: int
-) -> None:
+def test_an_interruption_has_one_line_that_names_resume(project: Project) -> None:
     path = project.folder / "bench_fake.py"
     path.write_text(
         path.read_text().replace('    if config.trouble == "error":\n', SLEEPING + "    if 0:\n")
@@ -85,8 +81,8 @@ def test_an_interruption_has_one_line_that_names_resume(
     deadline = time.monotonic() + 120
     while not (project.folder / "sleeps").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
-    run.send_signal(number)
-    outcome = run.wait().assert_code(code)
+    run.send_signal(signal.SIGINT)
+    outcome = run.wait().assert_code(2)
     outcome.line("cases done; to continue, repeat the command with --resume")
     for said in ("nothing was compared", "nothing to compare", "passed in short pairs"):
         assert said not in outcome.text
@@ -116,7 +112,7 @@ def test_a_resumed_comparison_keeps_its_pairs(project: Project) -> None:
     while not (project.folder / "sleeps").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     run.send_signal(signal.SIGTERM)
-    run.wait().assert_code(143)
+    run.wait().assert_code(143).line("to continue, repeat the command with --resume")
     run = start_pytest(project.folder, project.environment, *words, side, "--resume")
     run.wait().assert_code(0).line("0 cases are done, the pairs of 2 cases are kept")
     pairs = [line["case"] for line in project.journal() if line["type"] == "pair"]

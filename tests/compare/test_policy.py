@@ -12,10 +12,11 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ipubench.plugins.compare.policy import marker_thresholds
+from ipubench.plugins.compare.policy import marker_thresholds, policy_to_use
 from ipubench.plugins.gate.policy_file import Policy, PolicyError
 from ipubench.plugins.record.record import METRICS, sample_of, value_of
 from ipubench.plugins.record.text import GateLimits, fraction, matches
+from tests.support.command_line import given_options
 from tests.support.harness import Project, run_pytest
 from tests.support.stored import a_benchmark, changed
 
@@ -277,6 +278,36 @@ def test_a_bad_marker_is_explained(marker: pytest.MarkDecorator, said: str) -> N
     with pytest.raises(PolicyError) as caught:
         marker_thresholds(item)
     assert said in str(caught.value) and RESNET in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "named", "applies", "noted"),
+    [
+        ("5%", "5%", None, "there", False),
+        ("9%", "5%", None, "there", True),
+        ("9%", "", None, "", True),
+        ("", "5%", None, "there", True),
+        ("", "", None, "", False),
+        ("9%", "5%", "gate.yml", "here", False),
+    ],
+)
+def test_the_policy_of_the_revision_applies_unless_one_is_named(
+    tmp_path: Path, here: str, there: str, named: Optional[str], applies: str, noted: bool
+) -> None:
+    for name, text in (("here", here), ("there", there)):
+        (tmp_path / name).mkdir()
+        if text:
+            (tmp_path / name / "gate.yml").write_text(f"default: {{throughput: {text}}}")
+    place = SimpleNamespace(revision=SimpleNamespace(root=tmp_path / "there"))
+    option = given_options(gate_policy=named, against="git:main")
+    run: Any = SimpleNamespace(
+        config=SimpleNamespace(option=option),
+        against=SimpleNamespace(environment=place),
+        gate_notes=[],
+    )
+    found = policy_to_use(run, tmp_path / "here" / "gate.yml" if here else None)
+    assert found == (tmp_path / applies / "gate.yml" if applies else None)
+    assert bool(run.gate_notes) == noted
 
 
 def test_an_unusable_policy_costs_no_measurement(stored: Project) -> None:

@@ -41,7 +41,14 @@ def test_the_devices_of_the_page_measure(own: OwnProject) -> None:
     # Other processes get the option's long spelling, which pytest reads before the conftest.py.
     own.commit("as it is")
     own.write(test.replace("0.01", "0.02"))
-    words = ("-p", "ipubench", "--device=simulated", "--against=git:HEAD", "--gate=5%")
+    words = (
+        "-p",
+        "ipubench",
+        "--device=simulated",
+        "--against=git:HEAD",
+        "--gate=5%",
+        "--gate-cap=3",
+    )
     own.run(*words).assert_code(1).line("regressed: ")
 
 

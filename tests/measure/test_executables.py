@@ -52,7 +52,7 @@ def compiled(folder: Path) -> List[str]:
 
 
 @pytest.mark.framework
-@pytest.mark.parametrize("framework", list(CASES))
+@pytest.mark.parametrize("framework", ["tensorflow", "torch"])
 def test_a_fresh_process_finds_the_program_of_the_first(tmp_path: Path, framework: str) -> None:
     run(tmp_path, framework, "--processes=2").assert_code(0)
     assert compiled(tmp_path) == ["fresh", FOUND]
@@ -60,11 +60,10 @@ def test_a_fresh_process_finds_the_program_of_the_first(tmp_path: Path, framewor
 
 
 @pytest.mark.framework
-@pytest.mark.parametrize("framework", list(CASES))
-def test_a_later_run_finds_the_programs_in_a_named_folder(tmp_path: Path, framework: str) -> None:
+def test_a_later_run_finds_the_programs_in_a_named_folder(tmp_path: Path) -> None:
     given = f"--executable-cache={tmp_path / 'kept here'}"
     for expected in ("fresh", FOUND):
-        run(tmp_path, framework, given).assert_code(0)
+        run(tmp_path, "onnx", given).assert_code(0)
         assert compiled(tmp_path) == [expected]
     assert (tmp_path / "kept here").stat().st_mode & 0o77 == 0
 

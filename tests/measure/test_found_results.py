@@ -86,12 +86,10 @@ def results_of(own: OwnProject) -> RunResults:
     return RunResults.of(read_lines(journal))
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "workers"])
-def test_each_result_of_a_test_is_a_case(own: OwnProject, workers: Any) -> None:
-    if workers:
-        pytest.importorskip("xdist", reason="pytest-xdist is not installed")
+def test_each_result_of_a_test_is_a_case_also_from_workers(own: OwnProject) -> None:
+    pytest.importorskip("xdist", reason="pytest-xdist is not installed")
     own.write(HEAD + MANY)
-    own.run(*FEW, *workers).assert_code(1)
+    own.run(*FEW, "-n", "2").assert_code(1)
     results = results_of(own)
     found = {name.split("::")[1]: one.record for name, one in results.benchmarks.items()}
     assert {key: record.name for key, record in found.items()} == {

@@ -92,7 +92,6 @@ def test_with_another_baseline_or_policy_cases_are_compared_again(project: Proje
     project.run(*save).assert_code(0)
     words = ("-k", "beta", "--baseline=main")
     project.run(*words).assert_code(0)
-    project.run(*words, "--resume").assert_code(0).line("2 cases are done")
     project.run(*save, env={"IPUBENCH_FAKE_SLOWDOWN": "2"}).assert_code(0)
     outcome = project.run(*words, "--resume").assert_code(0)
     outcome.line("0 cases are done; 2 measured again, because the baseline changed")
@@ -102,10 +101,7 @@ def test_with_another_baseline_or_policy_cases_are_compared_again(project: Proje
     outcome.line("2 measured again, because the policy changed")
 
 
-@pytest.mark.parametrize("workers", ["", "-n1"])
-def test_a_resumed_run_covers_all_its_cases_in_their_order(project: Project, workers: str) -> None:
-    if workers:
-        pytest.importorskip("xdist", reason="pytest-xdist is not installed")
+def test_a_resumed_run_covers_all_its_cases_in_their_order(project: Project) -> None:
     path = project.folder / "bench_fake.py"
     old = '    if config.trouble == "error":'
     note = (
@@ -113,7 +109,7 @@ def test_a_resumed_run_covers_all_its_cases_in_their_order(project: Project, wor
         "    open('about', 'w').write(' '.join(run_of(meter.item.config).order))\n"
     )
     path.write_text(path.read_text().replace(old, note + old))
-    words = ["-k", "beta or bs8", *([workers] if workers else [])]
+    words = ["-k", "beta or bs8"]
     project.run(*words).assert_code(0)
     before = (project.folder / "about").read_text()
     assert len(before.split()) == 4
@@ -276,15 +272,13 @@ def test_a_case_that_ended_the_run_does_not_end_the_next_one(project: Project) -
     project.run(*words, "--resume").assert_code(1).line(why)
 
 
-@pytest.mark.parametrize("workers", [(), ("-n1",)])
-def test_pytest_benchmarks_file_has_the_earlier_cases(project: Project, workers: List[str]) -> None:
-    if workers:
-        pytest.importorskip("xdist", reason="pytest-xdist is not installed")
+def test_pytest_benchmarks_file_has_the_earlier_cases(project: Project) -> None:
+    pytest.importorskip("xdist", reason="pytest-xdist is not installed")
     written = project.folder / "out.json"
     path = project.folder / "bench_fake.py"
     source = path.read_text()
     path.write_text(source.replace('config.trouble == "raise"', 'config.data == "generated"'))
-    words = ("-k", "beta", "--benchmark-json=out.json", "--resume", *workers)
+    words = ("-k", "beta", "--benchmark-json=out.json", "--resume", "-n1")
     project.run(*words).assert_code(1)
     path.write_text(source)
     project.run(*words).assert_code(0).line("1 case is done")

@@ -231,11 +231,6 @@ def test_a_killed_run_keeps_what_it_measured_and_resume_finishes_the_rest(
         outcome.line(f"  {name} ")
     assert len(project.journals()) == 1
 
-    outcome = project.run(*words, "--resume", "--baseline-save=main", "--processes=1")
-    assert outcome.code == 0, outcome.text  # another command line: a new run
-    outcome.line("nothing to resume")
-    assert len(project.journals()) == 2
-
 
 def test_a_half_written_line_is_cut_off_and_a_damaged_one_is_lost_alone(ended: Project) -> None:
     journal = ended.journals()[0]
