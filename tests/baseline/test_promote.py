@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -11,9 +12,12 @@ from typing import Any, Dict
 import pytest
 
 from ipubench.plugins.baseline.format import Document
+from ipubench.plugins.baseline.promote import Acceptance, decide
+from ipubench.plugins.baseline.runs import read_run
 from ipubench.plugins.baseline.store import load_all, save, write
-from ipubench.plugins.record.structs import Benchmark
+from ipubench.plugins.record.structs import Benchmark, as_plain
 from ipubench.plugins.record.verdict import Verdict
+from ipubench.plugins.results.lines import CaseLine, EndLine, OutcomeLine, RunLine
 from ipubench.plugins.results.run_facts import RunFacts
 from tests.support.baselines import A, B, Shell, document, entry, load
 from tests.support.harness import Project
@@ -204,6 +208,19 @@ def test_a_case_that_no_gate_could_judge_replaces_no_sound_entry(shell: Shell) -
     write(report, Document.of(document(), [entry("a")], [facts]))
     shell("promote", "./report.json", "main").assert_code(0)
     assert load(shell.path("main"))[A] == entry("a")
+
+
+def test_a_result_that_cannot_be_right_is_shown_and_not_promoted(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    wrong = changed(entry("a"), {"record.implausible": True, "record.processes": ()})
+    outcome = OutcomeLine(A, "failed", "implausible")
+    lines = [as_plain(line) for line in (RunLine(2), CaseLine(wrong), outcome, EndLine(1))]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    stored = read_run(path)
+    (row,) = stored.rows()
+    assert row.implausible and row.kind == "failed" and row.reasons == ["implausible"]
+    found = decide(stored, [Acceptance("*", "any")], set())
+    assert (found.promoted, found.proven, found.left) == ([], [], {A: "failed"})
 
 
 def test_entries_of_missing_cases_stay(shell: Shell, before: Dict[str, Benchmark]) -> None:
