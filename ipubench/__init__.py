@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ipubench.fixtures.case.options import CaseConfig, option
     from ipubench.fixtures.runtimes.step import Step
     from ipubench.plugins.baseline.format import BaselineError
-    from ipubench.plugins.baseline.load import load
+    from ipubench.plugins.report.load import load
 
     __version__: str
 
@@ -35,7 +35,7 @@ _HOMES = {
     "Sweep": "fixtures.case.cases",
     "cases": "fixtures.case.cases",
     "BaselineError": "plugins.baseline.format",
-    "load": "plugins.baseline.load",
+    "load": "plugins.report.load",
     "CaseConfig": "fixtures.case.options",
     "option": "fixtures.case.options",
     "Step": "fixtures.runtimes.step",

@@ -1,4 +1,4 @@
-"""Hooks of MkDocs (mkdocs.yml): a search that works from disk, code highlighting, the schema."""
+"""Hooks of MkDocs (mkdocs.yml): a search that works from disk, code highlighting, the schemas."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from pygments.formatters import HtmlFormatter
-
-from ipubench.plugins.record.files import write_json
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -24,6 +22,6 @@ def on_post_build(config: Any) -> None:
     )
     (site / "css" / "code.css").write_text("\n".join(styles), encoding="utf-8")
     sys.path.insert(0, str(ROOT))  # MkDocs is started as a program
-    from scripts.schema import schema
+    from scripts.schema import write
 
-    write_json(site / "reference" / "schema.json", schema())
+    write(site / "reference")

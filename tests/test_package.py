@@ -305,8 +305,8 @@ def test_the_public_names_exist_and_are_imported_on_first_use() -> None:
     import ipubench
     from ipubench.fixtures.case import cases, options
     from ipubench.fixtures.runtimes import step
-    from ipubench.plugins.baseline import load
     from ipubench.plugins.baseline.format import BaselineError
+    from ipubench.plugins.report import load
 
     found = [getattr(ipubench, name) for name in ipubench.__all__]
     assert found == [

@@ -60,10 +60,19 @@ class Trend:
 
 def trends_of(benchmarks: Sequence[Benchmark]) -> List[Trend]:
     """Return the trends, by machine and case, one for each configuration, device and unit."""
+    return [trend for trend, _ in trends_with_runs(benchmarks)]
+
+
+def trends_with_runs(
+    benchmarks: Sequence[Benchmark],
+) -> List[Tuple[Trend, Sequence[Benchmark]]]:
+    """Return the trends, each with the runs behind its points."""
     ordered = sorted(benchmarks, key=lambda run: run.record.time)
     groups = grouped(ordered, lambda run: (key_of(run), run.record.throughput.unit))
-    found = [Trend(key, unit, tuple(map(_point, runs))) for (key, unit), runs in groups.items()]
-    return sorted(found, key=lambda trend: (trend.key.fingerprint, trend.key, trend.unit))
+    found = [
+        (Trend(key, unit, tuple(map(_point, runs))), runs) for (key, unit), runs in groups.items()
+    ]
+    return sorted(found, key=lambda one: (one[0].key.fingerprint, one[0].key, one[0].unit))
 
 
 def names_of_cases(trends: Sequence[Trend]) -> Dict[str, str]:

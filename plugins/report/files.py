@@ -20,6 +20,7 @@ from ipubench.plugins.report.exports import (
 )
 from ipubench.plugins.report.markdown import markdown
 from ipubench.plugins.report.page import page
+from ipubench.plugins.report.verdicts import verdicts_json
 from ipubench.plugins.results.rows import Report
 from ipubench.plugins.web.templates import is_installed
 
@@ -60,6 +61,7 @@ def write(report: Report, folder: Path) -> List[str]:
         "report.html": lambda: page(report),
         "summary.md": lambda: markdown(report),
         "results.csv": lambda: csv_with_verdicts(report),
+        "verdicts.json": lambda: verdicts_json(report),
         "pytest-benchmark.json": lambda: pytest_benchmark(report),
         "github-action-benchmark.json": lambda: github_action_benchmark(report),
         "bencher.json": lambda: bencher(report),

@@ -18,6 +18,7 @@ from ipubench.plugins.report.mean_change import mean_in_words
 from ipubench.plugins.report.open_cases import open_line
 from ipubench.plugins.results.case_row import CaseRow
 from ipubench.plugins.results.columns import SUMMARY, shared_line, shown_columns
+from ipubench.plugins.results.next_step import notes_on_open
 from ipubench.plugins.results.rows import (
     CHANGED,
     Report,
@@ -128,7 +129,7 @@ def _changed(row: CaseRow) -> Dict[str, str]:
         "before": _rate(verdict.before, unit),
         "now": _rate(now, unit),
         "change": change_text(verdict),
-        "why": "; ".join(row.reasons),
+        "why": "; ".join([*row.reasons, *notes_on_open(row)]),
     }
 
 

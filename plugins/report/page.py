@@ -18,6 +18,7 @@ from ipubench.plugins.report.process_rounds import processes_shown
 from ipubench.plugins.report.profiles import shown
 from ipubench.plugins.results.case_row import CaseRow
 from ipubench.plugins.results.columns import CHARTS, COLUMNS, PAGE
+from ipubench.plugins.results.next_step import notes_on_open
 from ipubench.plugins.results.rows import (
     Report,
     by_change,
@@ -148,7 +149,7 @@ def _line(row: CaseRow) -> Facts:
         "name": row.name,
         "engine": COLUMNS["engine"].texts(row)[0],
         "kind": row.kind,
-        "reasons": row.reasons,
+        "reasons": [*row.reasons, *notes_on_open(row)],
         "function": "" if row.name.startswith(row.function) else row.function,
         "link": quote(row.id) if row.benchmark is not None else "",
         "cells": {column.name: column.texts(row) for column in PAGE},

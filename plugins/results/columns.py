@@ -29,6 +29,7 @@ from ipubench.plugins.results.case_row import (
     instances_of,
     times_text,
 )
+from ipubench.plugins.results.next_step import next_step
 from ipubench.plugins.results.run_facts import MEASURED
 
 Found = TypeVar("Found")
@@ -140,7 +141,7 @@ _RESULT = (
     Column("max", lambda row: row.rate.max, "throughput max (items/s)"),
     Column("ratio", lambda row: _of(row.ratio, lambda one: one.value), "", "ratio", times_text),
     Column("ratio_interval", lambda row: _of(row.ratio, lambda one: one.interval), "", "ratio 95%"),
-    Column("spread", lambda row: row.rate.spread, "", "±", share_text),
+    Column("spread", lambda row: row.rate.spread, "throughput spread (1)", "±", share_text),
     Column(
         "instructions",
         lambda row: _of(row.record.instructions, lambda found: found.per_call),
@@ -254,6 +255,7 @@ _VERDICT = (
         "processes_before", lambda row: row.verdict.processes_before or None, "processes before"
     ),
     Column("reasons", lambda row: row.reasons, "reasons"),
+    Column("next_step", lambda row: next_step(row).text, "next step"),
 )
 COLUMNS: Dict[str, Column] = {
     column.name: column

@@ -63,11 +63,11 @@ def test_pandas_reads_the_table_with_its_numbers(written: Path) -> None:
     assert "regressed" in set(table["verdict"])
 
 
-def test_the_published_schema_is_valid_and_baselines_fit_it(written: Path, tmp_path: Path) -> None:
+def test_the_published_schemas_are_valid_and_files_fit_them(written: Path, tmp_path: Path) -> None:
     needs("check_jsonschema")
-    schema = tmp_path / "schema.json"
-    command = [sys.executable, "-m", "scripts.schema", str(schema)]
+    command = [sys.executable, "-m", "scripts.schema", str(tmp_path)]
     subprocess.run(command, cwd=ROOT, check=True)
+    schema, of_verdicts = tmp_path / "schema.json", tmp_path / "verdicts-schema.json"
 
     def check(*words: str) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
@@ -77,8 +77,14 @@ def test_the_published_schema_is_valid_and_baselines_fit_it(written: Path, tmp_p
             check=False,
         )
 
-    answer = check("--check-metaschema", str(schema))
+    answer = check("--check-metaschema", str(schema), str(of_verdicts))
     assert answer.returncode == 0, answer.stdout.decode()
+    verdicts = written / "verdicts.json"
+    answer = check("--schemafile", str(of_verdicts), str(verdicts))
+    assert answer.returncode == 0, answer.stdout.decode()
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text(verdicts.read_text(encoding="utf-8").replace('"regressed"', '"worse"'))
+    assert check("--schemafile", str(of_verdicts), str(wrong)).returncode == 1
     stored = [STORED / "baseline.json", STORED / "report.json", *STORED.glob("history/*/*.json")]
     files = map(str, [written / "baseline.json", *stored])
     answer = check("--schemafile", str(schema), *files)

@@ -26,6 +26,7 @@ FILES = {
     "report.html",
     "summary.md",
     "results.csv",
+    "verdicts.json",
     "pytest-benchmark.json",
     "github-action-benchmark.json",
     "bencher.json",

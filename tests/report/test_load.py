@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 import ipubench
+from ipubench.plugins.baseline.store import write
+from tests.support.baselines import document, entry
 
 STORED = Path(__file__).parents[1] / "stored"
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
@@ -33,8 +35,29 @@ def test_a_journal_and_a_folder_are_read_too(tmp_path: Path) -> None:
         ipubench.load(STORED / "specs")
 
 
+def test_a_history_is_a_record_per_run_and_marks_the_first_run_of_a_level(tmp_path: Path) -> None:
+    pytest.importorskip("ruptures", reason="pip install ruptures")
+    for day in range(1, 12):
+        run = entry(time=f"2026-01-{day:02}T00:00:00Z", slower=1.25 if day > 6 else 1 + day / 5000)
+        write(tmp_path / "machine" / f"202601{day:02}.json", document(run))
+    records = ipubench.load(tmp_path)
+    assert [one["time"][8:10] for one in records] == [f"{day:02}" for day in range(1, 12)]
+    assert [number for number, one in enumerate(records) if one["change"] is not None] == [6]
+    assert records[6]["change"] == pytest.approx(-0.2, abs=0.01)
+    assert records[6]["change_low"] < records[6]["change"] < records[6]["change_high"]
+    assert records[0].keys() == ipubench.load(STORED / "report.json")[0].keys()
+
+
+def test_a_run_is_compared_with_a_baseline(tmp_path: Path) -> None:
+    write(tmp_path / "before.json", document(entry(processes=9)))
+    write(tmp_path / "now.json", document(entry(slower=2.0, processes=9)))
+    (found,) = ipubench.load(tmp_path / "now.json", baseline=tmp_path / "before.json", gate=0.05)
+    assert (found["verdict"], found["gate"]) == ("regressed", 0.05)
+    assert found["change"] == pytest.approx(-0.5, abs=0.01)
+
+
 def test_every_key_is_documented() -> None:
-    section = PAGE.read_text(encoding="utf-8").split("## Results as records")[1].split("\n## ")[0]
+    section = PAGE.read_text(encoding="utf-8").split("| keys |")[1].split("\n## ")[0]
     rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
     documented = re.findall("`(.*?)`", " ".join(rows))
     (record, *_) = ipubench.load(STORED / "report.json")
@@ -43,7 +66,8 @@ def test_every_key_is_documented() -> None:
 
 def test_records_become_a_table_of_pandas() -> None:
     pandas = pytest.importorskip("pandas", reason="pip install pandas")
-    table = pandas.DataFrame(ipubench.load(STORED / "report.json"))
+    table = ipubench.load(STORED / "report.json").to_pandas()
+    assert isinstance(table, pandas.DataFrame)
     assert table.shape[0] == 2 and table["throughput"].dtype == float
 
 
