@@ -10,6 +10,7 @@ commit, while the neighbours of the load run. Prints a table in Markdown.
 from __future__ import annotations
 
 import collections
+import math
 import os
 import statistics
 import subprocess
@@ -17,9 +18,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Counter, Dict, List, NamedTuple
+from typing import Counter, Dict, List, NamedTuple, Sequence
 
-from ipubench.plugins.record.text import Parser
+from ipubench.plugins.record.text import Parser, percent
 from ipubench.plugins.record.verdict import OPEN, REGRESSED
 from ipubench.plugins.results.lines import VerdictLine, lines_in
 from scripts.gate_study.neighbours import LOADS, neighbours
@@ -75,6 +76,7 @@ class Answer(NamedTuple):
     """The result of one comparison."""
 
     kinds: Dict[str, str]  # of each case
+    changes: Dict[str, float]  # of the rates, relative
     seconds: float
     code: int
 
@@ -122,8 +124,25 @@ def compare(folder: Path, options: List[str]) -> Answer:
         )
         seconds = time.monotonic() - started
         lines = lines_in(Path(results))
-    kinds = {line.case: line.verdict.kind for line in lines if isinstance(line, VerdictLine)}
-    return Answer(kinds, seconds, answer.returncode)
+    verdicts = {line.case: line.verdict for line in lines if isinstance(line, VerdictLine)}
+    kinds = {name: verdict.kind for name, verdict in verdicts.items()}
+    changes = {
+        name: verdict.change for name, verdict in verdicts.items() if verdict.change is not None
+    }
+    return Answer(kinds, changes, seconds, answer.returncode)
+
+
+def mean_text(found: Sequence[Answer]) -> str:
+    """Return the mean change of all cases but the slower one, and its 95% confidence interval."""
+    changes = [
+        change
+        for one in found
+        for name, change in one.changes.items()
+        if not name.endswith(f"[{SLOW}]")
+    ]
+    mean = statistics.fmean(changes)
+    half = 1.96 * statistics.stdev(changes) / math.sqrt(len(changes))
+    return f"{percent(mean, 2, sign=True)} (±{percent(half, 2)})"
 
 
 def main() -> None:
@@ -157,6 +176,7 @@ def main() -> None:
         "seconds (least, median, most)",
         "verdicts",
         "wrong",
+        "mean change of equal cases",
         "exit codes",
     ]
     row = [
@@ -167,6 +187,7 @@ def main() -> None:
         f"{min(seconds):.0f}, {statistics.median(seconds):.0f}, {max(seconds):.0f}",
         ", ".join(f"{number} {kind}" for kind, number in kinds.most_common()),
         str(sum(len(one.wrong(given.change)) for one in found)),
+        mean_text(found),
         ", ".join(f"{number} times {code}" for code, number in codes.most_common()),
     ]
     print(markdown_table(head, [row]))
