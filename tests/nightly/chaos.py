@@ -17,6 +17,7 @@ import json
 import os
 import random
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -61,7 +62,9 @@ class Kind(NamedTuple):
 
 
 def _other_python(project: Project) -> None:
-    (project.folder / "other-python").symlink_to(sys.executable)
+    path = project.folder / "other-python"
+    path.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n', encoding="utf-8")
+    path.chmod(0o755)
 
 
 KINDS: Dict[str, Kind] = {
