@@ -19,7 +19,7 @@ from ipubench.plugins.command_line.arguments import folder_above
 from ipubench.plugins.compare import counting
 from ipubench.plugins.compare.operations import Operations, grown, operations_in
 from ipubench.plugins.compare.policy import has_gate
-from ipubench.plugins.processes.place import HERE, Place
+from ipubench.plugins.processes.place import THIS_PLACE, Place
 from ipubench.plugins.processes.remote_case import RemoteCase, known_reason
 from ipubench.plugins.record.structs import Profile
 from ipubench.plugins.record.verdict import REGRESSED
@@ -85,7 +85,7 @@ class Profiler:
         more = grown(there, here) if there and here else ()
         return Profile(str(self.folder), here, there, more, notes)
 
-    def _profile(self, where: str, place: Place = HERE) -> Tuple[Operations, str]:
+    def _profile(self, where: str, place: Place = THIS_PLACE) -> Tuple[Operations, str]:
         """Return the operations of one side, or why they are unknown."""
         self._run.progress.phase(f"profiling {where}")
         config = self._config

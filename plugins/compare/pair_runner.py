@@ -27,8 +27,7 @@ from ipubench.plugins.processes.pair import (
     steps_of,
     why_failed,
 )
-from ipubench.plugins.processes.place import HERE as THIS_PLACE
-from ipubench.plugins.processes.place import Place
+from ipubench.plugins.processes.place import THIS_PLACE, Place
 from ipubench.plugins.processes.remote_case import (
     NO_SUCH_CASE,
     FreshError,

@@ -17,7 +17,7 @@ from ipubench.plugins.command_line.arguments import LONG
 from ipubench.plugins.count import callgrind, launch
 from ipubench.plugins.count.calls import MOST_SECONDS
 from ipubench.plugins.count.counter import CALLGRIND
-from ipubench.plugins.processes.place import HERE, Place
+from ipubench.plugins.processes.place import THIS_PLACE, Place
 from ipubench.plugins.processes.remote_case import Outcome, RemoteCase, more_tests, tests_not_found
 from ipubench.plugins.record.structs import CountedCase
 from ipubench.plugins.results.lines import CountLine, lines_in
@@ -58,7 +58,7 @@ class CountingProcess:
 
     ours: Recording
     way: str
-    place: Place = HERE
+    place: Place = THIS_PLACE
 
     def count(
         self, nodeids: Sequence[str], children: range, told: Callable[[int], None]

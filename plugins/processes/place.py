@@ -1,7 +1,7 @@
 """The environments for a case: this interpreter, another one, other versions, another revision.
 
-``HERE`` is this interpreter and this checkout. ``find``, ``find_revision`` and ``find_packages``
-examine the environment that ``--against`` names.
+``THIS_PLACE`` is this interpreter and this checkout. ``find``, ``find_revision`` and
+``find_packages`` examine the environment that ``--against`` names.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class Place:
 
 
 #: The environment of this process.
-HERE = Place()
+THIS_PLACE = Place()
 
 
 def find(given: str, root: Path) -> Place:

@@ -38,7 +38,7 @@ from ipubench.plugins.command_line.arguments import (
 )
 from ipubench.plugins.command_line.own_options import own_arguments
 from ipubench.plugins.processes import guarded_pytest
-from ipubench.plugins.processes.place import HERE, Place
+from ipubench.plugins.processes.place import THIS_PLACE, Place
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.results.lines import Damaged, JournalLine, lines_in
 from ipubench.plugins.results.run_results import RunResults
@@ -83,7 +83,7 @@ class RemoteCase:
 
     ours: Recording
     nodeid: str
-    place: Place = HERE
+    place: Place = THIS_PLACE
     #: More arguments for its process.
     arguments: Sequence[str] = ()
     #: More variables for its process; None removes one.
@@ -175,7 +175,7 @@ class RemoteCase:
         name = name or self.nodeid
         with scratch.folder("fresh") as folder:
             outcome = self.run(folder, self.most_seconds)
-        results, elsewhere = outcome.results, self.place is not HERE
+        results, elsewhere = outcome.results, self.place is not THIS_PLACE
         refused = outcome.code == guarded_pytest.USAGE_ERROR and elsewhere
         # One that failed after its measurement may have measured a wrong result.
         passed = results.outcomes.get(name) == "passed"
@@ -318,7 +318,7 @@ def running_on(cpus: FrozenSet[int]) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def child_environment(place: Place = HERE) -> Dict[str, str]:
+def child_environment(place: Place = THIS_PLACE) -> Dict[str, str]:
     """Return the environment for another process, without options that would apply twice."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
     return place.variables(lent(with_absolute_folders(kept)))

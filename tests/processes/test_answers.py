@@ -9,7 +9,7 @@ import pytest
 
 from ipubench.fixtures.machine.process import LAST_LINES
 from ipubench.plugins.processes import guarded_pytest
-from ipubench.plugins.processes.place import HERE, Place
+from ipubench.plugins.processes.place import THIS_PLACE, Place
 from ipubench.plugins.processes.remote_case import (
     FreshError,
     Outcome,
@@ -45,9 +45,9 @@ def measured(
 @pytest.mark.parametrize(
     ("code", "printed", "place", "how", "why"),
     [
-        (1, [*NOISE, "the last"], HERE, "exit code 1", "the last"),
-        (None, [*NOISE, "at work"], HERE, TOO_LONG, TOO_LONG),
-        (-9, [], HERE, "exit code -9", "exit code -9"),
+        (1, [*NOISE, "the last"], THIS_PLACE, "exit code 1", "the last"),
+        (None, [*NOISE, "at work"], THIS_PLACE, TOO_LONG, TOO_LONG),
+        (-9, [], THIS_PLACE, "exit code -9", "exit code -9"),
         (4, ["ERROR: not found: a.py::a"], THERE, "exit code 4", "there is no such case"),
         (
             4,
@@ -112,10 +112,10 @@ def test_a_process_whose_test_fails_after_its_measurement_does_not_count(
         OutcomeLine(CASE, "failed", why="a wrong result"),
     ]
     with pytest.raises(FreshError, match=r"a\.py::a .*\(exit code 1\); its") as told:
-        measured(1, ["1 failed"], lines, HERE, monkeypatch)
+        measured(1, ["1 failed"], lines, THIS_PLACE, monkeypatch)
     assert told.value.why == "a wrong result"
     lines[1] = OutcomeLine(CASE, "passed")
-    assert measured(0, [], lines, HERE, monkeypatch) == {CASE: MEASURED}
+    assert measured(0, [], lines, THIS_PLACE, monkeypatch) == {CASE: MEASURED}
 
 
 def test_a_record_that_cannot_be_read_says_where(monkeypatch: pytest.MonkeyPatch) -> None:

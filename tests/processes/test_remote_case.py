@@ -15,7 +15,7 @@ from ipubench.fixtures.pytest_fixtures import shared_of
 from ipubench.plugins.benchmarks_yml.command import base_environment
 from ipubench.plugins.command_line.arguments import MEASURING_OPTIONS
 from ipubench.plugins.processes import remote_case
-from ipubench.plugins.processes.place import HERE, Place
+from ipubench.plugins.processes.place import THIS_PLACE, Place
 from ipubench.plugins.processes.remote_case import CACHE, RemoteCase, child_environment
 from ipubench.plugins.processes.revision import Revision
 from ipubench.plugins.record.structs import Benchmark
@@ -73,7 +73,7 @@ def test_both_processes_run_in_the_same_folder_of_the_project(tmp_path: Path) ->
     ):
         params = SimpleNamespace(dir=start)
         config: Any = SimpleNamespace(invocation_params=params, rootpath=here)
-        assert HERE.folder(config) == start
+        assert THIS_PLACE.folder(config) == start
         assert revision.folder(config) == expected
 
 
