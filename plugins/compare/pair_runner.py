@@ -199,7 +199,8 @@ class PairRunner:
         precision, most = option.target_precision, option.budget
         rounds = processes.measure(budget, precision, steps, here_first, most)
         here, there = processes.benchmarks(rounds, here_first)
-        return Sides(here, there, here_first, rounds)
+        case.unfit = processes.unfit
+        return None if case.unfit else Sides(here, there, here_first, rounds)
 
     def _add(self, case: OpenCase, sides: Sides) -> None:
         """Add a pair to the results; the first one here is the record of the case."""

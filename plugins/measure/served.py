@@ -1,17 +1,18 @@
 """Measures a case in turns with another process, round by round.
 
 plugins/processes/pair.py starts both processes and sends the commands, over the protocol of
-instances (fixtures/instances/protocol.py). Version 5 has these, in this order, for each case:
+instances (fixtures/instances/protocol.py). Version 6 has these, in this order, for each case:
 
 - ``ready``: the reply comes when everything is imported and the step is about to be built; it is
   the case's name;
 - ``prepare``, with whether a call is known to be long: build, compile and calibrate; the reply has
-  the batches of a round, its timed share (``timed``), the CPUs that a call keeps busy (``busy``,
-  None if unknown), and the reason if the step cannot alternate;
+  the batches of a round, its timed share (``timed``), whether a call computes in its own thread
+  only (``alone``), and the reason if the step cannot alternate;
 - ``warm_up``, with what both processes take: the batches of a round, and the CPU on which the step
   is called, or None;
 - ``round``, once for each round: the reply is its seconds, the CPU seconds that this process used
-  meanwhile, and the seconds for which its threads waited for a CPU (None if unknown);
+  meanwhile, the seconds for which its threads waited for a CPU (None if unknown), and the CPU
+  seconds of other threads and processes that it started;
 - ``record``, with what ended the rounds: the reply is the benchmark;
 - ``close``: the test continues to its end, and may still fail. In place of ``prepare`` or
   ``warm_up`` it skips the test.
@@ -22,7 +23,7 @@ Between two commands this process does nothing, so that the other one has the ma
 from __future__ import annotations
 
 import contextlib
-import os
+import resource
 import time
 from typing import Any, List, NamedTuple, Optional, Tuple
 
@@ -30,7 +31,7 @@ import pytest
 
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.instances.instance import Instance
-from ipubench.fixtures.machine.contention import waited_seconds
+from ipubench.fixtures.machine.contention import has_children, waited_seconds
 from ipubench.fixtures.machine.processor import thread_on
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure.base import (
@@ -42,7 +43,7 @@ from ipubench.plugins.measure.energy import EnergyWindow
 from ipubench.plugins.measure.meter import Meter, WarmUp
 from ipubench.plugins.measure.peaks import Peaks
 from ipubench.plugins.measure.rounds import Calibrated, Limits, Rounds
-from ipubench.plugins.processes.pair import LEFT_OUT
+from ipubench.plugins.processes.pair import LEFT_OUT, computes_alone
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds, finished
 from ipubench.plugins.record.structs import Facts, Record, as_plain
 
@@ -99,45 +100,33 @@ def wait_until_quiet() -> None:
 
 
 class Work(NamedTuple):
-    """What this process has done so far: its CPU seconds, and those that its threads waited."""
+    """What this process has done so far: its CPU seconds, and those that its threads waited.
+
+    ``by_others``: the CPU seconds of other threads than this one, and of processes that this one
+    has started and that have ended.
+    """
 
     used: float
     waited: Optional[float]
+    by_others: float
 
     @classmethod
     def so_far(cls) -> Work:
         """Return what it has done until now."""
-        return cls(time.process_time(), waited_seconds())
+        used, ended = time.process_time(), resource.getrusage(resource.RUSAGE_CHILDREN)
+        others = used - time.thread_time() + ended.ru_utime + ended.ru_stime
+        return cls(used, waited_seconds(), others)
 
     def since(self, before: Work) -> Work:
         """Return what it has done since then."""
         unknown = self.waited is None or before.waited is None
         waited = None if unknown else (self.waited or 0.0) - (before.waited or 0.0)
-        return Work(self.used - before.used, waited)
+        return Work(self.used - before.used, waited, self.by_others - before.by_others)
 
-
-class Busy:
-    """Counts the CPUs that calls keep busy."""
-
-    def __init__(self) -> None:
-        self._start, self._work = time.monotonic(), Work.so_far()
-        self._children = _of_children()
-
-    def cpus(self) -> Optional[float]:
-        """Return their number since the start; None if unknown, or if calls start processes.
-
-        A thread that waits for a CPU would keep one busy.
-        """
-        seconds, work = time.monotonic() - self._start, Work.so_far().since(self._work)
-        if work.waited is None or _of_children() > self._children or seconds <= 0:
-            return None
-        return (work.used + work.waited) / seconds
-
-
-def _of_children() -> float:
-    """Return the CPU seconds of the processes that this one has started and that have ended."""
-    times = os.times()
-    return times.children_user + times.children_system
+    @property
+    def is_of_one_thread(self) -> bool:
+        """Whether this thread alone computes, and no process that it has started runs."""
+        return computes_alone(self.by_others, self.used) and not has_children()
 
 
 class RoundsOnCommand(Rounds):
@@ -145,7 +134,7 @@ class RoundsOnCommand(Rounds):
 
     commands: Commands
     #: What this process had done when the round began.
-    begun: Work = Work(0.0, None)
+    begun: Work = Work(0.0, None, 0.0)
 
     def before_round(self, seconds: List[float]) -> None:
         """Reply with the latest round, and wait for the next command or the end."""
@@ -214,19 +203,20 @@ class ServedMeter(Meter):
 
     def _choose_batches(self, step: Step, calibrated: bool) -> Calibrated:
         wait_until_quiet()  # a library's threads spin when they begin, too
-        busy = Busy()
+        before = Work.so_far()
         found = super()._choose_batches(step, calibrated)
-        same = self._agree(step, busy.cpus() if found.batches else None)
+        alone = found.batches > 0 and Work.so_far().since(before).is_of_one_thread
+        same = self._agree(step, alone)
         return found if same else Calibrated(batches=found.batches)
 
-    def _agree(self, step: Step, busy: Optional[float] = None) -> bool:
+    def _agree(self, step: Step, alone: bool = False) -> bool:
         """Reply with the batches of a round, and take those of both; return whether both agree.
 
-        ``busy``: the CPUs that a call keeps busy, if known.
+        ``alone``: whether a call is known to compute in this thread only.
         """
         chosen, unfit = step.batches_per_step, why_unfit(step)
         timed = step.timed_share()
-        self._commands.reply({"batches": chosen, "unfit": unfit, "timed": timed, "busy": busy})
+        self._commands.reply({"batches": chosen, "unfit": unfit, "timed": timed, "alone": alone})
         step.batches_per_step, cpu = self._go_on("warm_up")
         self._pinned.enter_context(thread_on(cpu))
         self._commands.may_spin = cpu is None

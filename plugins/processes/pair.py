@@ -10,7 +10,7 @@ import contextlib
 import math
 import random
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, TypeVar
 
 import pytest
 
@@ -38,8 +38,8 @@ from ipubench.plugins.selection.order import SERVERS
 from ipubench.plugins.selection.selected import case_of
 
 HERE, THERE = "the process here", "the process there"
-#: A call that keeps at most this many CPUs busy works in one thread.
-ONE_CPU = 1.05
+#: Other threads may use this share of a call's CPU time, and it still computes in one thread.
+MOST_OF_OTHERS = 0.05
 #: The reason of a skip by the command `close`.
 LEFT_OUT = "the run leaves this case out"
 #: A side that is more times faster shows it in short rounds too; with long ones the other side's
@@ -82,6 +82,10 @@ class TwoProcesses:
     timed: float = 1.0
     #: The CPU of both processes for the case that is measured; None: all that they may use.
     cpu: Optional[int] = None
+    #: The CPU seconds of the rounds.
+    used: float = 0.0
+    #: Those of threads other than the calling ones, and of processes that calls have started.
+    by_others: float = 0.0
 
     def __enter__(self: Processes) -> Processes:
         return self
@@ -116,17 +120,17 @@ class TwoProcesses:
         wanted = [int(one["batches"]) for one in ready.values()]
         batches = max(wanted) if max(wanted) <= MOST_TIMES * min(wanted) else min(wanted)
         self.timed = min(float(one.get("timed", 1)) for one in ready.values())
-        self.cpu = self._one_cpu([one.get("busy") for one in ready.values()])
+        self.cpu = self._one_cpu(all(one.get("alone") for one in ready.values()))
         for name in order:
             self.order(name, "warm_up", [batches, self.cpu])
 
-    def _one_cpu(self, busy: Sequence[Optional[float]]) -> Optional[int]:
-        """Return a CPU on which both take turns if neither keeps more than one busy.
+    def _one_cpu(self, alone: bool) -> Optional[int]:
+        """Return a CPU on which both take turns if both compute in one thread (``alone``).
 
-        On a shared host each CPU has its own speed from moment to moment.
+        On a shared host each CPU has its own speed from moment to moment. Several threads would
+        wait for each other on it, and hide that a change lets them.
         """
-        known = [number for number in busy if number is not None]
-        if len(known) < len(busy) or max(known) > ONE_CPU or not devices.of(self.device).on_cpu:
+        if not alone or not devices.of(self.device).on_cpu:
             return None
         return random.choice(sorted(allowed_cpus()))  # noqa: S311
 
@@ -144,8 +148,15 @@ class TwoProcesses:
         the first round. A pair of rounds that takes ``most`` seconds is not repeated, and two that
         take the budget are all.
         """
+        self.by_others = self.used = 0.0
         with thread_on(self.cpu):
             return self._measure(budget * self.timed, precision, steps, first, most)
+
+    @property
+    def unfit(self) -> str:
+        """Why the rounds cannot be compared, or ''."""
+        several = self.cpu is not None and not computes_alone(self.by_others, self.used)
+        return "its first calls compute in one thread, and later ones in several" if several else ""
 
     def _measure(
         self, budget: float, precision: float, steps: Optional[int], first: bool, most: float
@@ -170,7 +181,9 @@ class TwoProcesses:
     def _both(self, here_first: bool, rounds: AdjacentRounds, watched: Contended) -> None:
         for name in names_in_order(here_first):
             watched.read()
-            seconds, used, waited = self.order(name, "round")
+            seconds, used, waited, by_others = self.order(name, "round")
+            self.used += used
+            self.by_others += by_others
             side = rounds.here if name == HERE else rounds.there
             side.seconds.append(float(seconds))
             # With an untimed part of a round, they are those of both parts.
@@ -206,6 +219,11 @@ class TwoProcesses:
     def order(self, name: str, order: str, argument: Any = None) -> Any:
         """Send a command to one process; return its reply."""
         return self.processes[name].command(order, argument, self.most_seconds)[0]
+
+
+def computes_alone(by_others: float, used: float) -> bool:
+    """Return whether a thread computes alone: others take at most a small share of its CPU time."""
+    return by_others <= MOST_OF_OTHERS * used
 
 
 def why_failed(error: InstanceError) -> str:

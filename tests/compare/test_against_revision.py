@@ -113,7 +113,7 @@ def test_the_merge_base_shows_what_a_pull_request_changes(tmp_path: Path) -> Non
 def test_a_revision_without_alternation_is_measured_in_processes(
     repository: Repository,
 ) -> None:
-    repository.replace("fixtures/instances/protocol.py", "\nALTERNATING = 5\n", "\n")
+    repository.replace("fixtures/instances/protocol.py", "\nALTERNATING = 6\n", "\n")
     for name, known in (("pair", "!="), ("place", "int =")):
         file = f"plugins/processes/{name}.py"
         repository.replace(file, "import ALTERNATING\n", "import CLOSE\n")
@@ -189,9 +189,9 @@ def test_a_process_that_imports_another_checkout_is_refused(
 ) -> None:
     importing = f"    if config:\n{import_of_another_checkout(tmp_path)}"
     repository.replace("bench_fake.py", TROUBLE, importing + TROUBLE)
-    repository.replace("fixtures/instances/protocol.py", "ALTERNATING = 5", "ALTERNATING = 0")
+    repository.replace("fixtures/instances/protocol.py", "ALTERNATING = 6", "ALTERNATING = 0")
     repository.commit("imports from elsewhere")
-    repository.replace("fixtures/instances/protocol.py", "ALTERNATING = 0", "ALTERNATING = 5")
+    repository.replace("fixtures/instances/protocol.py", "ALTERNATING = 0", "ALTERNATING = 6")
     outcome = repository.run(*CASE, "--against=git:HEAD", "--gate=5%").assert_code(6)
     outcome.line(f"incomparable: {NODEID}: it does not run there: ")
     helper = tmp_path / "other" / "bench_helper.py"

@@ -7,9 +7,10 @@ import hashlib
 import os
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
-from typing import Any, List, Optional, Tuple
+from typing import Any, Callable, List, Optional, Tuple
 
 import pytest
 
@@ -19,13 +20,12 @@ from ipubench.plugins.measure import meter, served
 from ipubench.plugins.measure.peaks import Peaks
 from ipubench.plugins.measure.rounds import Calibrated, Limits
 from ipubench.plugins.measure.served import (
-    Busy,
     Commands,
     RoundsOnCommand,
     ServedMeter,
+    Work,
     wait_until_quiet,
 )
-from ipubench.plugins.processes.pair import ONE_CPU
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
 from tests.support.command_line import given_options
 from tests.support.fake_device import FakeDevice
@@ -71,7 +71,7 @@ def test_each_round_replies_with_its_seconds_until_the_record_is_wanted() -> Non
         rounds.before_round([0.5, 0.25])
     first, *replies = instance.replies
     assert (first, [reply[0] for reply in replies]) == (None, [0.5, 0.25])
-    assert all(used >= 0 and waited >= 0 for _, used, waited in replies)
+    assert all(used >= 0 and waited >= 0 for _, used, waited, _ in replies)
     assert rounds.stopped_by == "precision"
 
 
@@ -114,27 +114,61 @@ def test_calibration_counts_as_rounds_if_both_processes_take_its_length(
     assert not made._adapts(step)
 
 
-def test_calls_in_one_thread_keep_one_cpu_busy() -> None:
-    busy = Busy()
-    sum(range(10**6))
-    found = busy.cpus()
-    assert found is not None and 0.5 < found <= ONE_CPU
+DATA = bytes(1 << 22)
 
 
-def test_calls_in_several_threads_keep_more_cpus_busy() -> None:
-    """Threads hash at the same time: the interpreter's lock is free meanwhile."""
-    data = bytes(1 << 24)
-    busy = Busy()
+def compute() -> None:
+    """The interpreter's lock is free meanwhile, so that threads compute at the same time."""
+    hashlib.sha256(DATA).digest()
+
+
+def in_threads() -> None:
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda _: hashlib.sha256(data).digest(), range(4)))
-        found = busy.cpus()
-    assert found is not None and found > ONE_CPU
+        for _ in range(2):
+            pool.submit(compute)
 
 
-def test_the_cpus_are_unknown_if_calls_start_programs() -> None:
-    busy = Busy()
-    subprocess.run([sys.executable, "-c", "sum(range(10**6))"], check=True)
-    assert busy.cpus() is None
+def wait_and_compute_in_threads() -> None:
+    """On average this keeps less than one CPU busy."""
+    time.sleep(0.1)
+    in_threads()
+
+
+def start_a_program() -> None:
+    subprocess.run([sys.executable, "-S", "-c", "0"], check=True)
+
+
+@pytest.mark.parametrize(
+    ("call", "alone"),
+    [
+        (compute, True),
+        (in_threads, False),
+        (wait_and_compute_in_threads, False),
+        (start_a_program, False),
+    ],
+)
+def test_a_call_computes_in_one_thread(call: Callable[[], None], alone: bool) -> None:
+    before = Work.so_far()
+    call()
+    assert Work.so_far().since(before).is_of_one_thread == alone
+
+
+def test_a_program_that_outlives_the_call_may_compute() -> None:
+    before = Work.so_far()
+    with subprocess.Popen(["sleep", "60"]) as program:
+        found = Work.so_far().since(before)
+        alone = found.is_of_one_thread
+        program.kill()
+    assert not alone
+
+
+def test_a_thread_that_a_case_has_started_leaves_its_cpu() -> None:
+    """A pool that the first case fills serves the next ones."""
+    before = os.sched_getaffinity(0)
+    with ThreadPoolExecutor(1) as pool:
+        with thread_on(max(before)):
+            assert pool.submit(os.sched_getaffinity, 0).result() == {max(before)}
+        assert pool.submit(os.sched_getaffinity, 0).result() == before
 
 
 def test_a_case_is_on_its_cpu_until_it_ends() -> None:

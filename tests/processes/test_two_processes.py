@@ -65,8 +65,11 @@ class Pair(TwoProcesses):
     def __init__(self, unfit: str = "", batches_there: int = 7) -> None:
         self.asked: Asked = []
         self.answers: Dict[str, Dict[str, Any]] = {
-            HERE: {"prepare": {"batches": 3, "unfit": unfit}, "round": [0.2, 0.2, 0.0]},
-            THERE: {"prepare": {"batches": batches_there, "unfit": ""}, "round": [0.1, 0.05, None]},
+            HERE: {"prepare": {"batches": 3, "unfit": unfit}, "round": [0.2, 0.2, 0.0, 0.0]},
+            THERE: {
+                "prepare": {"batches": batches_there, "unfit": ""},
+                "round": [0.1, 0.05, None, 0.0],
+            },
         }
         sides: Any = {name: Side(name, self.asked, given) for name, given in self.answers.items()}
         super().__init__("fake", lambda text: None, sides, 1.0)
@@ -98,21 +101,20 @@ def test_both_processes_use_the_larger_number_of_batches() -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "busy", "one_cpu"),
+    ("device", "alone", "one_cpu"),
     [
-        ("cpu", (1.0, 0.4), True),
-        ("cpu", (1.0, 1.9), False),  # a change to several threads must not be held back
-        ("cpu", (1.0, None), False),
-        ("ipu", (1.0, 1.0), False),
+        ("cpu", (True, True), True),
+        ("cpu", (True, False), False),  # a change from or to several threads must not be hidden
+        ("ipu", (True, True), False),
     ],
 )
-def test_both_processes_take_turns_on_one_cpu_if_neither_keeps_more_busy(
-    device: str, busy: Tuple[float, Optional[float]], one_cpu: bool
+def test_both_processes_take_turns_on_one_cpu_if_both_compute_in_one_thread(
+    device: str, alone: Tuple[bool, bool], one_cpu: bool
 ) -> None:
     pair = Pair()
     pair.device = device
-    for side, cpus in zip((HERE, THERE), busy):
-        pair.answers[side]["prepare"]["busy"] = cpus
+    for side, is_alone in zip((HERE, THERE), alone):
+        pair.answers[side]["prepare"]["alone"] = is_alone
     pair.launch(here_first=True)
     pair.prepare(here_first=True)
     given = [argument for _, order, argument in pair.asked if order == "warm_up"]
@@ -120,11 +122,19 @@ def test_both_processes_take_turns_on_one_cpu_if_neither_keeps_more_busy(
     assert (pair.cpu in os.sched_getaffinity(0)) == one_cpu
 
 
-def test_a_side_that_is_a_thousand_times_slower_has_rounds_of_bearable_length() -> None:
-    pair = Pair(batches_there=4000)
+@pytest.mark.parametrize(("by_others", "is_fit"), [(0.0, True), (0.1, False)])
+def test_rounds_on_one_cpu_are_unfit_if_other_threads_compute_later(
+    by_others: float, is_fit: bool
+) -> None:
+    pair = Pair()
+    for side in (HERE, THERE):
+        pair.answers[side]["prepare"]["alone"] = True
+    pair.answers[THERE]["round"] = [0.1, 0.1, None, by_others]
+    pair.device = "cpu"
     pair.launch(here_first=True)
     pair.prepare(here_first=True)
-    assert pair.asked[-1][2][0] == 3
+    pair.measure(0.1, 0.01, 4)
+    assert (pair.unfit == "") == is_fit
 
 
 def test_both_processes_learn_that_calls_are_long() -> None:
