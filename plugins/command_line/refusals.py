@@ -19,6 +19,12 @@ from ipubench.plugins.command_line.arguments import (
 )
 from ipubench.plugins.command_line.role import Role
 
+#: Options of pytest that list something and run no test.
+OF_PYTEST = (
+    *("--collect-only", "--collectonly", "--co", "--cache-show", "--markers", "--help", "-h"),
+    *("--fixtures", "--funcargs", "--fixtures-per-test"),
+)
+
 
 def refuse_contradictions(config: pytest.Config, role: Role) -> None:
     """Refuse contradictory options and empty values."""
@@ -55,11 +61,12 @@ def _check_comparison(config: pytest.Config, role: Role) -> None:
     }
     given = [flag for flag, wanted in wanting.items() if wanted]
     typed = passed_arguments(config)
-    lists = {"--collect-only", "--co", *all_spellings(config, ("--describe", "--dry-run"))}
-    if role is Role.LISTING and option.gate is not None and not lists.intersection(typed):
+    lists = {*OF_PYTEST, *all_spellings(config, ("--describe", "--dry-run"))}
+    found = sorted(lists.intersection(config.getini("addopts")))
+    if found and option.gate is not None and not lists.intersection(typed):
         raise pytest.UsageError(
-            "--gate compares, but the settings (addopts) only list the cases: take --collect-only, "
-            "--describe or --dry-run out of them"
+            f"--gate compares, but the settings (addopts) only list something: take {found[0]} out "
+            "of them"
         )
     if given and option.baseline is None and option.against is None:
         raise pytest.UsageError(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from functools import partial
 from typing import Dict, Iterator, List, Optional, Sequence
 
 from ipubench.fixtures.command_line import options_of
@@ -186,7 +187,10 @@ class PairRunner:
     ) -> Optional[Sides]:
         """Measure a case for which both processes are ready; None if it cannot alternate."""
         option = options_of(self._run.config)
-        self._run.progress.phase(f"pair {self._number}: {case.shown}")
+        progress, shown = self._run.progress, case.shown
+        progress.phase(f"pair {self._number}: {shown}")
+        for process in processes.processes.values():
+            process.waiting = partial(progress.waits, f"pair {self._number}: {shown}")
         try:
             known = [one.rounds for one in case.pairs if one.rounds is not None]
             processes.prepare(here_first, any(rounds.is_long for rounds in known))

@@ -6,17 +6,19 @@ See plugins/gate/policy_file.py for the file's format and for which of the three
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Dict, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 import pytest
 from msgspec.structs import replace as replace_fields
 
-from ipubench.fixtures.case.errors import shortened
+from ipubench.fixtures.case.errors import shortened, some_of
 from ipubench.fixtures.case.options import nearest
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.files import user_path
+from ipubench.plugins.command_line.arguments import LONG
 from ipubench.plugins.count.judge import DEFAULT_THRESHOLD
 from ipubench.plugins.count.state import counts
 from ipubench.plugins.gate.policy_file import FAILS, FILE_NAME, Policy, PolicyError
@@ -26,6 +28,9 @@ from ipubench.plugins.record.verdict import OPEN, UNJUDGED, Verdict
 from ipubench.plugins.run.resume import digest
 from ipubench.plugins.selection.selected import case_of
 from ipubench.plugins.state import Run, run_of
+
+#: Between the words of ``addopts``, in each kind of settings file.
+BETWEEN_WORDS = re.compile(r"""[\s"',\[\]]+""")
 
 
 def marker_thresholds(item: pytest.Item) -> Dict[str, float]:
@@ -105,6 +110,7 @@ def read_policy(run: Run) -> None:
     try:
         ours = policy_path(option.gate_policy, config)
         path = policy_to_use(run, ours)
+        run.gate_notes += _other_settings(run)
         files = [one for one in (path, ours) if one is not None]
         if files:
             run.depends["the policy"] = " ".join(map(digest, files))
@@ -144,6 +150,20 @@ def policy_to_use(run: Run, ours: Optional[Path]) -> Optional[Path]:
     return found
 
 
+def _other_settings(run: Run) -> List[str]:
+    """Return a note on options of the gate that this tree's settings have, and REV's do not."""
+    there, config = run.against.environment if run.against is not None else None, run.config
+    if there is None or there.revision is None:
+        return []
+    path = there.ini(config)
+    theirs = BETWEEN_WORDS.split(path.read_text(encoding="utf-8")) if path is not None else []
+    begin = ("--gate", f"{LONG}gate")
+    ours = [word for word in config.getini("addopts") if word.startswith(begin)]
+    added = [word for word in ours if word not in theirs]
+    given = options_of(config).against
+    return [f"{' '.join(added)} is in the settings here, not in those of {given}"] if added else []
+
+
 def policy_path(given: Optional[str], config: pytest.Config) -> Optional[Path]:
     """Return the file of ``--gate-policy``, else the project's gate.yml if it exists.
 
@@ -170,7 +190,7 @@ def check_markers(run: Run, items: Sequence[pytest.Item]) -> None:
         raise pytest.UsageError(str(error)) from None
     cases = list(filter(None, found))
     if cases:
-        run.gate_notes.append(f"the marker gate allows more than the gate: {', '.join(cases)}")
+        run.gate_notes.append(f"the marker gate allows more than the gate: {some_of(cases)}")
 
 
 def _loosened(policy: Optional[Policy], item: pytest.Item) -> str:

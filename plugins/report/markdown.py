@@ -15,7 +15,7 @@ from ipubench.plugins.report import profiles, published
 from ipubench.plugins.report.environment import environment
 from ipubench.plugins.report.groups import GROUP_HEADINGS, group_tables
 from ipubench.plugins.report.mean_change import mean_in_words
-from ipubench.plugins.report.open_cases import open_line
+from ipubench.plugins.report.open_cases import last_line
 from ipubench.plugins.results.case_row import CaseRow
 from ipubench.plugins.results.columns import SUMMARY, shared_line, shown_columns
 from ipubench.plugins.results.next_step import notes_on_open
@@ -65,7 +65,6 @@ def markdown(report: Report) -> str:
             "mark": _mark(report, rows),
             "headline": headline(report, rows),
             "problems": report.problems[:MOST_PROBLEMS],
-            "gate_notes": _gate_notes(report),
             "changed": [_changed(row) for row in changed],
             "how": how_compared(any(row.verdict.in_turns for row in rows)) if compared else "",
             "mean": mean_in_words(row.verdict for row in rows),
@@ -83,7 +82,7 @@ def markdown(report: Report) -> str:
             "published": list(map(str.strip, published.last_lines(report.benchmarks))),
             "environment": _environment(report),
             "left": LEFT,
-            "open": "" if whole.gate == NO_GATE else open_line(judged),
+            "last": last_line({} if whole.gate == NO_GATE else judged, _gate_notes(report)),
         }
     )
 

@@ -1,14 +1,19 @@
-"""The last line of a gate: the cases that it could not decide, and what would decide them."""
+"""The last line of a gate: the cases that it could not decide, and how it differs itself."""
 
 from __future__ import annotations
 
-from typing import Dict, Mapping
+from typing import Dict, Mapping, Sequence
 
 from ipubench.fixtures.case.errors import counted, some_of
 from ipubench.plugins.record.verdict import OPEN, Verdict
 from ipubench.plugins.results.next_step import deciding, looked, looked_text
 
 MOST_NAMES = 3
+
+
+def last_line(verdicts: Mapping[str, Verdict], notes: Sequence[str]) -> str:
+    """Return the open cases and the notes on the gate itself, such as a looser one; or ''."""
+    return "; ".join(filter(None, [open_line(verdicts), *notes]))
 
 
 def open_line(verdicts: Mapping[str, Verdict]) -> str:

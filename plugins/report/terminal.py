@@ -19,7 +19,7 @@ from ipubench.plugins.report import published
 from ipubench.plugins.report.mean_change import mean_in_words
 from ipubench.plugins.report.notes import notes_of
 from ipubench.plugins.report.of_run import report_of
-from ipubench.plugins.report.open_cases import open_line
+from ipubench.plugins.report.open_cases import last_line
 from ipubench.plugins.report.profiles import one_line
 from ipubench.plugins.report.table import Row, layout, shared_by, table_rows
 from ipubench.plugins.results.rows import CHANGED, Report, named, own_noise, reasons_of
@@ -126,16 +126,15 @@ def gate_lines(run: Run, report: Report) -> List[Row]:
             lines.append(Row((f"  {cases} {why}",)))
     if run.policy is not None and not run.interrupted and not set(by_kind) & set(DECIDED):
         lines.append(Row(("  the gate could decide no case",)))
-    return lines + [Row((f"  {note}",), INCONCLUSIVE) for note in run.gate_notes]
+    return lines
 
 
 def last_lines(run: Run, report: Report) -> List[Row]:
-    """Return the line that names the open cases of a gate, if there are any."""
-    if run.policy is None:
-        return []
+    """Return the line that names a gate's open cases, and what is unusual about the gate."""
     names = _names(report)
-    open_ = open_line({names[name]: one for name, one in report.facts.verdicts.items()})
-    return [Row((open_,), INCONCLUSIVE)] if open_ else []
+    verdicts = report.facts.verdicts if run.policy is not None else {}
+    text = last_line({names[name]: one for name, one in verdicts.items()}, run.gate_notes)
+    return [Row((text,), INCONCLUSIVE)] if text else []
 
 
 def verdict_text(verdict: Verdict) -> str:

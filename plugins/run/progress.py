@@ -153,6 +153,11 @@ class Progress:
             self.terminal.rewrite(text[: self._width()], erase=True)
             self._in_line = True
 
+    def waits(self, what: str, seconds: float) -> None:
+        """Show in a log what has taken so long; a live terminal shows it already."""
+        if not self.live and seconds >= LOG_SECONDS:
+            self.passing(f"  {what}: {seconds:.0f} s so far")
+
     def _write(self, fitting: str, full: str, **markup: bool) -> None:
         """Write a permanent line: cut to the width on a live terminal, else in full."""
         fitting, full = printable(fitting), printable(full)

@@ -11,9 +11,10 @@ pytestmark = pytest.mark.slow
 WORDS = ["--gate-cap=3", "--gate=5%", "--against=git:HEAD"]
 ALPHA = ["-k", "alpha and synthetic"]
 BS1 = "bench_fake.py::bench_fake[alpha-bs1-synthetic]"
+SHOWN = BS1.rpartition("::")[2]
 
 
-@pytest.mark.parametrize("how", ["deleted", "skipped", "renamed"])
+@pytest.mark.parametrize("how", ["deleted", "skipped", "renamed", "replaced"])
 def test_a_case_that_only_the_other_side_has_is_named(repository: Repository, how: str) -> None:
     if how == "skipped":
         skipping = "    if config.batch_size == 1:\n        __import__('pytest').skip('slower')\n"
@@ -21,20 +22,21 @@ def test_a_case_that_only_the_other_side_has_is_named(repository: Repository, ho
             "bench_fake.py", "    if config.trouble ==", f"{skipping}    if config.trouble =="
         )
     else:
-        repository.replace("bench_fake.py", "(1, 4, 8)", "(4, 8)")
-    if how == "renamed":
-        new = BS1.replace("bs1", "bs8")
+        sizes = "(2, 4, 8)" if how == "renamed" else "(4, 8)"
+        repository.replace("bench_fake.py", "(1, 4, 8)", sizes)
+    if how in ("renamed", "replaced"):
+        new = BS1.replace("bs1", "bs2" if how == "renamed" else "bs8")
         (repository.folder / "gate.yml").write_text(f'renamed: {{"{BS1}": "{new}"}}\n')
     outcome = repository.run(*ALPHA, *WORDS, "--report=out")
-    if how == "deleted":
+    if how in ("deleted", "replaced"):  # a case that the other side has is no new name
         outcome.assert_code(1).line(f"missing: {BS1}")
     elif how == "skipped":
         outcome.assert_code(0).line(f"incomparable: {BS1}: skipped here, or failed as expected")
-        outcome.line(f"1 of 2 cases is open, so it has not passed: {BS1} (skipped here, or")
+        outcome.line(f"1 of 2 cases is open, so it has not passed: {SHOWN} (skipped here, or")
         summary = (repository.folder / "out" / "summary.md").read_text()
         assert summary.rstrip().splitlines()[-1].startswith("1 of 2 cases is open")
     else:
-        assert "missing" not in outcome.assert_code(0).text
+        outcome.assert_code(0).line(f"is open, so it has not passed: {SHOWN} (its name is")
 
 
 def test_a_change_that_leaves_cases_out_is_named(repository: Repository) -> None:
@@ -50,8 +52,24 @@ def test_a_change_that_leaves_cases_out_is_named(repository: Repository) -> None
     outcome = repository.run("-k", "synthetic", *WORDS).assert_code(0)
     for name in (BS1, hidden):
         outcome.line(f"incomparable: {name}: it is deselected here, and not there")
-    ini.write_text(settings.replace("addopts = ", "addopts = --collect-only ", 1))
-    repository.run(*ALPHA, *WORDS).assert_code(4).line("--gate compares, but the settings")
+    for option in ("--collect-only", "--fixtures"):
+        ini.write_text(settings.replace("addopts = ", f"addopts = {option} ", 1))
+        repository.run(*ALPHA, *WORDS).assert_code(4).line("--gate compares, but the settings")
+
+
+@pytest.mark.parametrize(("there", "noted"), [("", True), ("--gate-policy=loose.yml", False)])
+def test_settings_that_change_the_gate_are_named(
+    repository: Repository, there: str, noted: bool
+) -> None:
+    ini = repository.folder / "pytest.ini"
+    settings = ini.read_text()
+    ini.write_text(settings.replace("addopts = ", f"addopts = {there} ", 1))
+    repository.commit("settings")
+    ini.write_text(settings.replace("addopts = ", "addopts = --gate-policy=loose.yml ", 1))
+    (repository.folder / "loose.yml").write_text('cases: {"*": ignore}\n')
+    outcome = repository.run(*ALPHA, *WORDS, "--gate-time=1s").assert_code(6)
+    last = next(line for line in outcome.text.splitlines() if "are open" in line)
+    assert ("in the settings here" in last) == noted
 
 
 def test_another_selection_is_no_missing_case(repository: Repository) -> None:

@@ -175,10 +175,12 @@ def test_the_instance_that_takes_too_long_is_named(
 ) -> None:
     monkeypatch.setattr(controller, "WATCH_SECONDS", 0)
     instances, far = pair
+    waited: List[float] = []
+    instances.waiting = waited.append
     send(far[0], {"answer": 1})
     with pytest.raises(InstanceError, match=r"^instance 2 of 2 .*\(run\)"):
         instances.command("run", 7, seconds=0.0)
-    assert not instances.idle
+    assert waited and not instances.idle
 
 
 def test_after_ctrl_c_instances_are_not_idle(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -205,6 +205,15 @@ def test_a_file_has_one_whole_line_per_case() -> None:
     assert second.startswith("[1/3]") and third.startswith("[2/3]")
 
 
+def test_a_log_names_a_case_that_takes_long() -> None:
+    made = started(is_terminal=False)
+    made._clock = lambda: 1000.0
+    made.waits("pair 1: one", 20.0)
+    made.waits("pair 1: one", 60.0)
+    made.waits("pair 1: one", 61.0)
+    assert made.terminal.taken() == ["  pair 1: one: 60 s so far"]
+
+
 @pytest.mark.parametrize("attributes", [{"verbose": -1}, {"role": Role.WORKER}])
 def test_nothing_is_written_quietly_or_in_a_worker(attributes: Dict[str, Any]) -> None:
     made = started(is_terminal=True, **attributes)
