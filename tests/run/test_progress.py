@@ -207,7 +207,7 @@ def test_a_file_has_one_whole_line_per_case() -> None:
 
 def test_a_log_names_a_case_that_takes_long() -> None:
     made = started(is_terminal=False)
-    made._clock = lambda: 1000.0
+    made._clock = lambda: 1e9
     made.waits("pair 1: one", 20.0)
     made.waits("pair 1: one", 60.0)
     made.waits("pair 1: one", 61.0)
