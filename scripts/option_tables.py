@@ -10,6 +10,7 @@ import dataclasses
 import importlib
 import inspect
 import pkgutil
+from collections import Counter
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Dict, Iterator, List, Tuple, Type
@@ -28,6 +29,8 @@ PAGES = {
     "options-training.md": ("training", bench_training),
     "options-kernels.md": ("kernels", bench_kernels),
 }
+#: A row that as many functions have alike is common.
+COMMON = 2
 GENERATED = (
     "<!-- python -m scripts.option_tables writes this page from the declarations. -->",
     "",
@@ -80,17 +83,30 @@ def _options(title: str, package: ModuleType) -> str:
         "`--set=OPTION=VALUE` changes an option. The tables show the default that each program",
         "declares; `--describe` prints the values that the selected cases have.",
     ]
-    for function, cls in _functions(package):
+    tables = {function: _rows(cls) for function, cls in _functions(package)}
+    often = Counter(row for rows in tables.values() for row in rows)
+    common = [row for row, count in often.items() if count >= COMMON]
+    headings = ("option", "type", "default", "meaning")
+    if common:
+        lines += ["", "## Common options", "", "Options that several functions have alike:", ""]
+        lines.append(markdown_table(headings, common))
+    for function, rows in tables.items():
         path = str(function.__module__).split(".", 1)[1].replace(".", "/")
-        names = option_types(cls)
-        rows = [
-            [f"`{field.name}`", type_name(names[field.name]), _code(field.default), meaning(field)]
-            for field in dataclasses.fields(cls)
-            if field.name != "name"
-        ]
+        own = [row for row in rows if row not in common]
+        shared = [row[0] for row in rows if row in common]
         lines += ["", f"## {function.__name__}", "", f"`{path}.py`", ""]
-        lines.append(markdown_table(("option", "type", "default", "meaning"), rows))
-    return "\n".join(lines) + "\n"
+        lines += [f"[Common options](#common-options): {', '.join(shared)}", ""] if shared else []
+        lines += [markdown_table(headings, own)] if own else []
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _rows(cls: Type[CaseConfig]) -> List[Tuple[str, ...]]:
+    names = option_types(cls)
+    return [
+        (f"`{field.name}`", type_name(names[field.name]), _code(field.default), meaning(field))
+        for field in dataclasses.fields(cls)
+        if field.name != "name"
+    ]
 
 
 def _functions(package: ModuleType) -> Iterator[Tuple[Any, Type[CaseConfig]]]:

@@ -34,9 +34,11 @@ const plotting = (() => {
   }
 
   function duration(milliseconds, most = 3) {
+    if (milliseconds === 0) return "0"; // the other labels of its axis have the unit
     const units = [["s", 1e3], ["ms", 1], ["µs", 1e-3]];
-    const [unit, size] = units.find(([, least]) => milliseconds >= 0.9995 * least) || ["ns", 1e-6];
-    return `${digits(milliseconds / size, 1, milliseconds >= 999500 ? 4 : most)} ${unit}`;
+    const far = Math.abs(milliseconds);
+    const [unit, size] = units.find(([, least]) => far >= 0.9995 * least) || ["ns", 1e-6];
+    return `${digits(milliseconds / size, 1, far >= 999500 ? 4 : most)} ${unit}`;
   }
 
   const SYMBOLS = {
@@ -208,7 +210,7 @@ const plotting = (() => {
     const left = 10 + Math.max(0, ...labels.map(textWidth)) + (shown.some(({ axis }) => axis.title) ? 20 : 0);
     const right = width - 14;
     const values = [more.x.ticks || [], ...traces.flatMap((trace) => [trace.x, trace.x_low || [], trace.x_high || []])];
-    const x = scaled(more.x, values.flat().filter((value) => value !== null), (right - left) / 64);
+    const x = scaled(more.x, values.flat().filter((value) => value !== null), Math.max(4, (right - left) / 64));
     const along = (value) => left + x.share(value) * (right - left);
 
     target.replaceChildren();
