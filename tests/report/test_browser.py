@@ -412,3 +412,13 @@ def test_a_report_of_one_case_has_no_choices_and_the_terminals_units(
     assert "share" not in keys
     cells = rows(shown).locator("td").all_inner_texts()
     assert [cells[keys.index("before")], cells[keys.index("p50_ms")]] == ["3.067 M", "220 ns"]
+
+
+def test_on_a_phone_options_are_whole_and_axes_have_labels(tab: Tab, small: str) -> None:
+    shown = tab.open(small, width=380)
+    words = shown.locator("#overview dd span")
+    broken = "words => words.filter(word => word.getClientRects().length > 1).length"
+    assert words.count() > 5 and words.evaluate_all(broken) == 0
+    assert shown.locator("#change .xtick").count() >= 3
+    zero = shown.evaluate("[plotting.duration(0), plotting.duration(-2), plotting.duration(0.002)]")
+    assert zero == ["0", "-2 ms", "2 µs"]
