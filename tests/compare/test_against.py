@@ -62,7 +62,7 @@ def test_a_case_that_is_slower_here_fails_with_one_paragraph(project: Project) -
     outcome.line("beta-synthetic has become slower: 5000 items/s before, 4000 items/s now.")
     outcome.line("3 pairs of processes measure 1 case")
     outcome.line("  beta-synthetic: pair 3: 5,000 items/s there, -20.0% here (")
-    outcome.line("versions there and here: the same versions")
+    outcome.line("the same versions")
     outcome.line("regressed: bench_fake.py::bench_fake[beta-synthetic]")
     assert "Traceback" not in outcome.text
     # Both processes once per pair, then the case's own test.

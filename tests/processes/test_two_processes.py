@@ -225,7 +225,7 @@ def test_both_record_the_stop_reason_in_the_order_of_the_pair(asked: Asked) -> N
 @pytest.mark.parametrize("name", [HERE, THERE])
 def test_a_process_with_modules_of_another_checkout_is_refused(name: str, asked: Asked) -> None:
     OTHERS[name] = {"code": USAGE_ERROR}
-    with pytest.raises(InstanceError, match="modules of another checkout were imported") as caught:
+    with pytest.raises(InstanceError, match="modules of another checkout") as caught:
         benchmarks(True, AdjacentRounds(stopped_by="steps"))
     assert caught.value.name == name
 

@@ -146,7 +146,7 @@ def test_a_failing_report_keeps_the_table_and_the_summary(
     path = f"{project.environment['PYTHONPATH']}:{project.folder}"
     summary = {"PYTHONPATH": path, "GITHUB_STEP_SUMMARY": str(project.folder / "step.md")}
     outcome = project.run(*words, env=summary).assert_code(4)
-    outcome.line("the report in out is not complete: report.html could not be made: TypeError(")
+    outcome.line("report.html could not be made: TypeError(")
     assert outcome.table and "Traceback" not in outcome.text
     assert "1 case: 1 measured" in (project.folder / "step.md").read_text()
 
@@ -204,5 +204,5 @@ def test_without_jinja_nothing_is_measured(project: Project) -> None:
 def test_a_run_without_measurements_writes_no_report(project: Project) -> None:
     pytest.importorskip("jinja2", reason="pip install jinja2")
     outcome = project.run("-k", "beta", "--benchmark-disable", "--report=out").assert_code(0)
-    outcome.line("no report was written to out: no case was measured")
+    outcome.line("no report was written")
     assert not visible(project.folder / "out")

@@ -33,7 +33,7 @@ def test_a_host_leaves_out_what_it_cannot_run_and_names_the_reason(project: Proj
         "delta-synthetic",
     ]
     outcome.line("2 cases need 4 IPUs: --device=ipu")
-    outcome.line("2 cases between the ends of a sweep: --sweep, or -k with a full name")
+    outcome.line("2 cases between the ends of a sweep")
 
 
 @pytest.mark.entry_point
@@ -129,7 +129,7 @@ REFUSED = {
     "--set=steps=4,5": "--set=steps: ",
     "--zero-values": "--zero-values: kernels have it",
     "--data=fake": "'fake' is not one of synthetic, generated, real",
-    "--device=ipu": "--device=ipu needs the Poplar SDK",
+    "--device=ipu": "Poplar SDK",
     "--device=cpu --device-id=1": "--device-id: ",
     "--baseline=": "--baseline= is empty",
     "--against=git:main --against-setup=": "--against-setup= is empty",
@@ -187,13 +187,13 @@ def test_markers_select_cases(project: Project) -> None:
 def test_describe_lists_options_and_runs_nothing(project: Project) -> None:
     outcome = project.run("--describe", "-k", "beta").assert_code(0)
     outcome.line("bench_fake.py::bench_fake: 2 cases")
-    line = outcome.line("  batch_size=8 (int): items per batch; at least 1; also")
+    line = outcome.line("  batch_size=8 (int): ")
     assert line.endswith("micro_batch_size")
-    outcome.line("  flavour=plain (str): nothing; one of plain, sour, sweet")
+    outcome.line("  flavour=plain (str): ")
     outcome.line("  data=synthetic|generated (str)")
     line = outcome.line("  half_partial=False (bool)")
     assert line.endswith("; recorded and not used on a host")
-    line = outcome.line("  replicas=1 (int): data-parallel copies of the model")
+    line = outcome.line("  replicas=1 (int): ")
     assert "; at least 1; needs an IPU" in line
     assert not project.journals()
     assert "[1/" not in outcome.text
@@ -203,7 +203,7 @@ def test_an_ipu_option_is_recorded_on_a_host_and_the_header_lists_it(
     project: Project,
 ) -> None:
     outcome = project.run("-k", "beta", "--set=half_partial=yes", "--steps=1").assert_code(0)
-    outcome.line("recorded and not used on a host: half_partial")
+    outcome.line("not used on a host: half_partial")
     assert project.records()["beta-synthetic-halfpartialTrue"]["config"]["half_partial"] is True
     outcome = project.run("--device=ipu", "--collect-only", "--set=half_partial=yes")
     assert "not used" not in outcome.assert_code(0).text
@@ -270,7 +270,7 @@ def test_an_empty_selection_of_valid_names_explains_what_excluded_them(
     words = ("--device=cpu", "-k", "hmc", "--data=real")
     outcome = suite(project, "bench_kernels", *words).assert_code(5)
     outcome.line("cases left out by --data=real")
-    outcome.line("no case is selected: all that -k 'hmc' finds are left out, see above")
+    outcome.line("no case is selected: all that -k 'hmc'")
     assert "nearest names" not in outcome.text
 
 
@@ -332,7 +332,7 @@ def test_cases_next_to_a_named_case_are_not_missing(near: Project, words: List[s
     if "-n1" in words:
         pytest.importorskip("xdist", reason="pytest-xdist is not installed")
     outcome = run_near(near, *words, *GATED).assert_code(0)
-    outcome.line("of the baseline were not selected in this run")
+    outcome.line("of the baseline were not selected")
     assert "missing" not in outcome.text
 
 

@@ -131,7 +131,7 @@ def test_outputs_of_another_network_fail_the_case_unless_it_only_measures(
     served._differences.clear()  # as if the server had not been compared
     (served.orders / "other-weights").touch()
     try:
-        with pytest.raises(CaseError, match="the logits differ by 0.5 of the largest one"):
+        with pytest.raises(CaseError, match="differ by 0.5"):
             served.step()
         step = served.step(benchmark_only=True)
         step()
@@ -177,7 +177,7 @@ def test_a_server_killed_during_a_run_fails_the_case_and_the_next_gets_another(
     with pytest.raises(CaseError) as caught:
         step()
     message = str(caught.value)
-    assert "the Triton server of tiny was killed by SIGKILL while the case ran" in message
+    assert "the Triton server of tiny was killed by SIGKILL" in message
     assert message.endswith("    about to be killed")
     step.close()
     assert group(server.process.pid or 0) == [] and files(server.scratch) == []
@@ -193,7 +193,7 @@ def test_a_killed_client_fails_the_case(served: TinyRuntime) -> None:
     step = served.step(clients=3, batches_per_step=6)
     step()
     os.kill(step.client_pids[1], signal.SIGKILL)
-    with pytest.raises(CaseError, match="client 2 of 3 was killed by SIGKILL while the case ran"):
+    with pytest.raises(CaseError, match="client 2 of 3 was killed by SIGKILL"):
         step()
     assert not any(map(runs, step.client_pids))
     step.close()
@@ -210,7 +210,7 @@ def test_a_model_that_cannot_be_loaded_fails_with_the_servers_reason(runtime: Ti
     with pytest.raises(CaseError) as caught:
         runtime.step()
     message = str(caught.value)
-    assert "ended with exit code 1 before it was ready" in message
+    assert "ended with exit code 1" in message
     assert "the weights are missing on purpose" in message
 
 
@@ -239,7 +239,7 @@ def test_a_given_repository_is_served_unchanged_and_other_outputs_are_named(
     assert config.read_text() == text
     for path in (config, version / "model.py", given / "tiny" / "2" / "model.py"):
         path.write_text(path.read_text().replace("output_0", "scores"))
-    with pytest.raises(CaseError, match="tiny has no output output_0, but scores"):
+    with pytest.raises(CaseError, match="no output output_0, but scores"):
         runtime.step()
     step = runtime.step(benchmark_only=True)
     with pytest.raises(CaseError, match="the model has no output output_0, but scores"):
