@@ -81,14 +81,12 @@ def checkout_modules(here: str) -> Dict[str, str]:
 
 
 def modules_of(names: Sequence[str]) -> Dict[str, str]:
-    """Return the file of each imported module that is one of these, or within one."""
-    within = tuple(f"{name}." for name in names)
-    return {
-        name: file
-        for name, module in sorted(sys.modules.items())
-        for file in [getattr(module, "__file__", None)]
-        if file and (name in names or name.startswith(within))
-    }
+    """Return the file of each of these modules that is imported.
+
+    Those within a package may be other packages' under another name, such as ``six.moves``.
+    """
+    files = {name: getattr(sys.modules.get(name), "__file__", None) for name in names}
+    return {name: file for name, file in files.items() if file}
 
 
 def _of_environment(inside: str) -> Tuple[str, ...]:

@@ -16,6 +16,7 @@ from ipubench.plugins.processes.guarded_pytest import (
     Redirect,
     checkout_modules,
     main,
+    modules_of,
     outside_modules,
 )
 
@@ -52,6 +53,15 @@ def test_code_of_another_checkout_is_refused_at_the_start_and_at_the_end(
     with pytest.raises(pytest.exit.Exception, match=r"^refused: own_library comes from ") as told:
         getattr(guard, when)()
     assert told.value.returncode == USAGE_ERROR
+
+
+def test_a_module_within_a_package_may_be_another_under_its_name(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``six.moves.http_client`` is that of the standard library."""
+    monkeypatch.setitem(sys.modules, "own_package.moves", sys.modules["own_start"])
+    names = ["own_package", "not_imported"]
+    assert modules_of(names) == {"own_package": str(sys.modules["own_package"].__file__)}
 
 
 def test_modules_of_a_worktree_within_the_checkout_are_its_own(
