@@ -22,7 +22,7 @@ from scripts.busy_programs import busy_programs
 from scripts.proof import page
 from scripts.proof.page import key_of
 from scripts.proof.releases import RELEASES
-from scripts.proof.tools import TOOLS, ask, prepare
+from scripts.proof.tools import FAILED, TOOLS, ask, prepare
 
 RESULTS = Path(__file__).with_name("results.json")
 
@@ -60,7 +60,7 @@ def main() -> None:
         for tool in option.tools.split(","):
             for number, release in enumerate(chosen):
                 key, started = key_of(release), time.monotonic()
-                if option.resume and tool in answers.get(key, {}):
+                if answers.get(key, {}).get(tool, {}).get("found", FAILED) != FAILED:
                     continue
                 loads.append(round(os.getloadavg()[0], 2))
                 words = [f"--gate-time={option.gate_time}"]

@@ -16,9 +16,14 @@ BEGIN, END = "<!-- begin: python -m scripts.proof -->", "<!-- end -->"
 def write(results: Mapping[str, Any]) -> None:
     """Replace the tables of the page."""
     text = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(with_tables(text, results), encoding="utf-8")
+
+
+def with_tables(text: str, results: Mapping[str, Any]) -> str:
+    """Return the text of the page with the tables of these results."""
     before, after = text[: text.index(BEGIN)], text[text.index(END) :]
     tables = "\n\n".join(_tables(results))
-    PAGE.write_text(f"{before}{BEGIN}\n\n{tables}\n\n{after}", encoding="utf-8")
+    return f"{before}{BEGIN}\n\n{tables}\n\n{after}"
 
 
 def key_of(release: Release) -> str:
@@ -28,7 +33,7 @@ def key_of(release: Release) -> str:
 
 def _tables(results: Mapping[str, Any]) -> Iterator[str]:
     head = ("condition", "tool", "found", "missed", "false", "inconclusive", "minutes")
-    rows = [row for named in sorted(results, reverse=True) for row in _sums(named, results[named])]
+    rows = [row for named in sorted(results, reverse=True) for row in sums(named, results[named])]
     yield markdown_table(head, rows)
     for named in sorted(results, reverse=True):
         loads = results[named]["loads"]
@@ -37,14 +42,16 @@ def _tables(results: Mapping[str, Any]) -> Iterator[str]:
             f"{results[named]['cpus']} CPUs, at most {results[named]['gate_time']} of pairs for a "
             "benchmark."
         )
-        head = ("release", "code", "known", *TOOLS)
-        yield markdown_table(head, [_row(one, results[named]["answers"]) for one in RELEASES])
+        yield markdown_table(
+            ("release", "code", "known", *TOOLS),
+            [_row(one, results[named]["answers"]) for one in RELEASES],
+        )
     yield "The words of the changelogs:"
     words = [(key_of(one).replace("->", "→"), one.words) for one in RELEASES if one.words]
     yield markdown_table(("release", "words"), words)
 
 
-def _sums(named: str, condition: Mapping[str, Any]) -> Iterator[List[str]]:
+def sums(named: str, condition: Mapping[str, Any]) -> Iterator[List[str]]:
     """Yield a row for each tool: how often it was right, and how long all took."""
     known = sum(one.known != SAME for one in RELEASES)
     for tool in TOOLS:

@@ -105,13 +105,13 @@ def asv(release: Release, folder: Path, options: Sequence[str]) -> Answer:
     (folder / "benchmarks").mkdir()
     (folder / "benchmarks" / "__init__.py").write_text("")
     (folder / "benchmarks" / "speed.py").write_text(as_asv(release.test))
-    for version, words in ((release.before, "before"), (release.now, "now")):
+    for version, side in ((release.before, "before"), (release.now, "now")):
         needs = {"pandas": "numpy==1.26.4\n"}.get(release.package, "")
         (folder / "needs.txt").write_text(f"{needs}{release.package}=={version}\n")
-        if words == "before":
+        if side == "before":
             _git(folder, "init", "-q", "-b", "main")
         _git(folder, "add", "needs.txt")
-        _git(folder, "commit", "-q", "-m", words)
+        _git(folder, "commit", "-q", "-m", side)
     _run([python, "-m", "asv", "machine", "--yes"], folder)
     words = ["continuous", "-f", f"{1 + THRESHOLD}", "-s", "HEAD~1", "HEAD"]
     ended = _run([python, "-m", "asv", *words], folder)
