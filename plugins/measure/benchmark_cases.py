@@ -2,7 +2,8 @@
 
 Our meter measures ``benchmark(function, ...)``: it calibrates, warms up and ends the rounds.
 If the test or the command line has settings for that (``pedantic``, ``min_rounds``,
-``--benchmark-warmup``), pytest-benchmark measures as usual, and the record contains its name.
+``--benchmark-warmup``), pytest-benchmark measures as usual, and the record contains its name. In
+the pairs of a comparison our meter measures also those that only set how long.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ from ipubench.plugins.selection.selected import case_of
 from ipubench.plugins.state import run_of
 
 __tracebackhide__ = left_out
+#: Settings of pytest-benchmark for how long it measures. The pairs of a comparison decide that.
+LENGTH = {"min_rounds", "min_time", "max_time", "calibration_precision"}
+LENGTH |= {"warmup", "warmup_iterations"}
 
 
 def become_case(item: pytest.Item) -> Case:
@@ -79,8 +83,10 @@ def measured(benchmark: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
     meter = meter_of(case_run, lambda: request.getfixturevalue("ipubench_peaks"))
     marker = item.get_closest_marker("benchmark")
     settings = set(marker.kwargs if marker else ()) - {"group"}
-    has_settings = bool(settings or benchmark_arguments(item.config))
-    work, state = Measuring(meter, has_settings), state_of(item)
+    options = benchmark_arguments(item.config)
+    names = (one.partition("=")[0][len("--benchmark-") :] for one in options)
+    given = settings | {name.replace("-", "_") for name in names}
+    work, state = Measuring(meter, bool(given), given <= LENGTH), state_of(item)
     state.meter = meter
     wait = case_run.device.waiting()
     recorded = make_recorded(benchmark, work.measure, work.by_pytest_benchmark, wait)
@@ -99,10 +105,15 @@ class Measuring:
 
     meter: StepMeter
     has_settings: bool  # the test or the command line sets how to measure
+    only_length: bool  # and no more than how long, which a pair decides by itself
 
     def measure(self, benchmark: Recorded, function: Callable[[], Any]) -> Any:
         """Measure a function; return what its last call returned."""
-        if self.has_settings and not isinstance(self.meter, CallMeter):
+        from ipubench.plugins.measure.served import ServedMeter
+
+        ours = isinstance(self.meter, CallMeter)
+        ours |= self.only_length and isinstance(self.meter, ServedMeter)
+        if self.has_settings and not ours:
             in_loop = awaiting(benchmark, function)
             run = partial(benchmark.by_pytest_benchmark, in_loop or function)
             call = partial(self.by_pytest_benchmark, benchmark, run)
