@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("--named", help="the name of the condition, such as 'quiet'")
     parser.add_argument("--tools", default=",".join(TOOLS), help="which tools, in which order")
     parser.add_argument("--only", help="packages, separated by commas")
-    parser.add_argument("--gate-time", default="60s", help="the most time of a case for ipubench")
+    parser.add_argument("--gate-time", default="40s", help="the most time of a case for ipubench")
     parser.add_argument("--resume", action="store_true", help="keep the answers of this condition")
     parser.add_argument("--show", action="store_true", help="write no results")
     parser.add_argument("--page", action="store_true", help="only write the page again")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping
+from typing import Any, Iterator, List, Mapping, Sequence
 
 from scripts.markdown_table import markdown_table
 from scripts.proof.releases import RELEASES, SAME, Release
@@ -42,9 +42,11 @@ def _tables(results: Mapping[str, Any]) -> Iterator[str]:
             f"{results[named]['cpus']} CPUs, at most {results[named]['gate_time']} of pairs for a "
             "benchmark."
         )
+        answers = results[named]["answers"]
+        tools = [tool for tool in TOOLS if any(tool in given for given in answers.values())]
         yield markdown_table(
-            ("release", "code", "known", *TOOLS),
-            [_row(one, results[named]["answers"]) for one in RELEASES],
+            ("release", "code", "known", *tools),
+            [_row(one, answers.get(key_of(one), {}), tools) for one in RELEASES],
         )
     yield "The words of the changelogs:"
     words = [(key_of(one).replace("->", "→"), one.words) for one in RELEASES if one.words]
@@ -72,10 +74,11 @@ def sums(named: str, condition: Mapping[str, Any]) -> Iterator[List[str]]:
         yield [named, tool, *cells]
 
 
-def _row(release: Release, answers: Mapping[str, Dict[str, Any]]) -> List[str]:
-    given = answers.get(key_of(release), {})
+def _row(
+    release: Release, given: Mapping[str, Mapping[str, Any]], tools: Sequence[str]
+) -> List[str]:
     code = "compiled" if release.compiled else "Python"
-    cells = [_cell(given[tool]) if tool in given else "" for tool in TOOLS]
+    cells = [_cell(given[tool]) if tool in given else "" for tool in tools]
     return [key_of(release).replace("->", "→"), code, release.known, *cells]
 
 
