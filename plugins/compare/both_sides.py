@@ -9,6 +9,7 @@ import pytest
 from ipubench.fixtures.case.errors import CaseError, counted, some_of
 from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.baseline.renamed import name_now
+from ipubench.plugins.command_line.arguments import passed_arguments
 from ipubench.plugins.processes.collecting import collect
 from ipubench.plugins.record.verdict import INCOMPARABLE, Verdict
 from ipubench.plugins.results.lines import VerdictLine
@@ -16,6 +17,8 @@ from ipubench.plugins.selection.selected import case_of
 from ipubench.plugins.state import Run
 
 SKIPPED = "skipped here, or failed as expected"
+#: If the user gives this option, and not the settings, all other cases are left out on purpose.
+LAST_FAILED = {"--lf", "--last-failed"}
 DESELECTED = "it is deselected here, and not there"
 
 
@@ -56,7 +59,7 @@ def compare_cases(run: Run, items: Sequence[pytest.Item]) -> None:
         if now in plain:
             against.missing.append(now)
         elif now in run.selection.nodeids:
-            if not config.getoption("lf", False):
+            if LAST_FAILED.isdisjoint(passed_arguments(config)):
                 against.unmeasured[now] = DESELECTED
         elif now.startswith(tuple(f"{one}::" for one in run.selection.skipped if one)):
             against.unmeasured[now] = SKIPPED

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.support.repository import Repository
@@ -68,8 +70,18 @@ def test_settings_that_change_the_gate_are_named(
     ini.write_text(settings.replace("addopts = ", "addopts = --gate-policy=loose.yml ", 1))
     (repository.folder / "loose.yml").write_text('cases: {"*": ignore}\n')
     outcome = repository.run(*ALPHA, *WORDS, "--gate-time=1s").assert_code(6)
-    last = next(line for line in outcome.text.splitlines() if "are open" in line)
-    assert ("in the settings here" in last) == noted
+    assert ("in the settings here" in outcome.text) == noted
+
+
+def test_settings_that_run_the_last_failed_leave_others_out(repository: Repository) -> None:
+    """A change may contain pytest's cache."""
+    ini = repository.folder / "pytest.ini"
+    ini.write_text(ini.read_text().replace("addopts = ", "addopts = --lf ", 1))
+    failed = repository.folder / ".pytest_cache" / "v" / "cache" / "lastfailed"
+    failed.parent.mkdir(parents=True)
+    failed.write_text(json.dumps({BS1.replace("bs1", "bs8"): True}))
+    outcome = repository.run(*ALPHA, *WORDS, "-p", "cacheprovider").assert_code(0)
+    outcome.line(f"incomparable: {BS1}: it is deselected here, and not there")
 
 
 def test_another_selection_is_no_missing_case(repository: Repository) -> None:
@@ -107,4 +119,4 @@ def test_a_change_does_not_loosen_its_own_gate(repository: Repository) -> None:
     policy.write_text("default: {throughput: 900%}\n")
     words = ["-k", "beta-synthetic", "--gate-cap=3", "--against=git:HEAD"]
     outcome = repository.run(*words).assert_code(1)
-    outcome.line("  gate.yml of git:HEAD applies, and this tree's is another: --gate-policy=")
+    outcome.line("gate.yml of git:HEAD applies, and this tree's is another: --gate-policy=")
