@@ -120,6 +120,7 @@ class Controller:
         self.called: Set[str] = set()  # tests whose call is over
         self.selection: Dict[str, Any] = {}
         self.distribution = Distribution(config, crew, self)
+        self._xdist: Optional[XdistSession] = None  # until the session starts
         pytest_benchmark_adapter.measure_elsewhere(config)
 
     @property
@@ -127,12 +128,18 @@ class Controller:
         """The run of this session."""
         return run_of(self.config)
 
+    @property
+    def xdist(self) -> XdistSession:
+        """The session of pytest-xdist, which has started."""
+        assert self._xdist is not None
+        return self._xdist
+
     @pytest.hookimpl(hookwrapper=True)
     def pytest_sessionstart(self, session: pytest.Session) -> Generator[None, Any, None]:
         """Hold the devices before xdist starts the workers; check that the hosts match."""
         if isinstance(self.crew, LocalWorkers):
             self.crew.lease()
-        self.xdist = XdistSession(self.config, self._send_selection, self.distribution)
+        self._xdist = XdistSession(self.config, self._send_selection, self.distribution)
         outcome = yield
         try:
             outcome.get_result()
@@ -278,7 +285,8 @@ class Controller:
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Note whether -x or --maxfail ends the run: pytest-xdist raises KeyboardInterrupt too."""
-        self.run.enough = self.xdist.enough_failed(excinfo.value)
+        started = self._xdist
+        self.run.enough = started is not None and started.enough_failed(excinfo.value)
 
     def pytest_sessionfinish(self) -> None:
         """Add lines about lost workers."""

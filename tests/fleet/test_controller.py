@@ -277,3 +277,13 @@ def test_each_line_travels_once_with_the_next_report() -> None:
         [(XDIST_KEY, {"lines": [], "closing": ["compiled, not run"]})],
         [],
     ]
+
+
+def test_an_interruption_before_the_session_starts_is_no_maxfail() -> None:
+    """pytest calls the hook also when a signal comes while plugins are configured."""
+    config: Any = SimpleNamespace()
+    run = recording(config)
+    made = controller.Controller.__new__(controller.Controller)
+    made.config, made._xdist = config, None
+    made.pytest_keyboard_interrupt(SimpleNamespace(value=KeyboardInterrupt()))  # type: ignore[arg-type]
+    assert run.enough is False
