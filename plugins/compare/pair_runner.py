@@ -13,12 +13,12 @@ from typing import Dict, Iterator, List, Optional, Sequence
 
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.instances.failures import InstanceError
+from ipubench.fixtures.instances.protocol import LEFT_OUT
 from ipubench.plugins.compare.open_case import OpenCase
 from ipubench.plugins.gate.pairs import pairs_left
 from ipubench.plugins.gate.sides import Sides, here_is_next, pairs_of, seconds_wanted
 from ipubench.plugins.processes.pair import (
     HERE,
-    LEFT_OUT,
     OTHER_CHECKOUT,
     THERE,
     TwoProcesses,

@@ -18,6 +18,7 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.devices import borrow
 from ipubench.fixtures.instances.instance import Instance
+from ipubench.fixtures.instances.protocol import LEFT_OUT
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.pytest_fixtures import shared_of
 from ipubench.fixtures.runtimes.data_parallel import job_variables
@@ -171,11 +172,13 @@ class FailureReporter:
     ) -> Generator[None, Any, None]:
         """Report the exception of a failed case; the whole report is in the log.
 
-        After a skipped test, a process with more tests continues.
+        After a skipped test, a process with more tests continues; and one that leaves its case out
+        has not failed.
         """
         yield
-        goes_on = isinstance(getattr(call.excinfo, "value", None), pytest.skip.Exception) and (
-            len(item.session.items) > 1
+        value = getattr(call.excinfo, "value", None)
+        goes_on = isinstance(value, pytest.skip.Exception) and (
+            len(item.session.items) > 1 or str(value) == LEFT_OUT
         )
         if call.excinfo is not None and goes_on:
             self._instance.skip(str(call.excinfo.value), item.nodeid)

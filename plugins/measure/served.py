@@ -31,6 +31,7 @@ import pytest
 
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.instances.instance import Instance
+from ipubench.fixtures.instances.protocol import LEFT_OUT
 from ipubench.fixtures.machine.contention import has_children, waited_seconds
 from ipubench.fixtures.machine.processor import thread_on
 from ipubench.fixtures.runtimes.step import Step
@@ -43,7 +44,7 @@ from ipubench.plugins.measure.energy import EnergyWindow
 from ipubench.plugins.measure.meter import Meter, WarmUp
 from ipubench.plugins.measure.peaks import Peaks
 from ipubench.plugins.measure.rounds import Calibrated, Limits, Rounds
-from ipubench.plugins.processes.pair import LEFT_OUT, computes_alone
+from ipubench.plugins.processes.pair import computes_alone
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds, finished
 from ipubench.plugins.record.structs import Facts, Record, as_plain
 

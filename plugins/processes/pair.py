@@ -40,8 +40,6 @@ from ipubench.plugins.selection.selected import case_of
 HERE, THERE = "the process here", "the process there"
 #: Other threads may use this share of a call's CPU time, and it still computes in one thread.
 MOST_OF_OTHERS = 0.05
-#: The reason of a skip by the command `close`.
-LEFT_OUT = "the run leaves this case out"
 #: A side that is more times faster shows it in short rounds too; with long ones the other side's
 #: would take minutes.
 MOST_TIMES = 4

@@ -11,12 +11,15 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any, Callable, List, Optional, Tuple
+from unittest.mock import Mock
 
 import pytest
 
 from ipubench.fixtures.data.feeds import ArrayFeed
+from ipubench.fixtures.instances.protocol import LEFT_OUT
 from ipubench.fixtures.machine.processor import thread_on
 from ipubench.plugins.measure import meter, served
+from ipubench.plugins.measure.instance import FailureReporter
 from ipubench.plugins.measure.peaks import Peaks
 from ipubench.plugins.measure.rounds import Calibrated, Limits
 from ipubench.plugins.measure.served import (
@@ -112,6 +115,15 @@ def test_calibration_counts_as_rounds_if_both_processes_take_its_length(
     (reply,) = instance.replies
     assert (reply["batches"], reply["unfit"], reply["timed"]) == (10, "", 1.0)
     assert not made._adapts(step)
+
+
+@pytest.mark.parametrize(("why", "fails"), [(LEFT_OUT, False), ("slower", True)])
+def test_a_process_that_leaves_its_only_case_out_has_not_failed(why: str, fails: bool) -> None:
+    instance = Mock()
+    item: Any = SimpleNamespace(nodeid="test_a", session=SimpleNamespace(items=["test_a"]))
+    call: Any = SimpleNamespace(excinfo=SimpleNamespace(value=pytest.skip.Exception(why)))
+    list(FailureReporter(instance).pytest_runtest_makereport(item, call))
+    assert (instance.fail.called, instance.skip.called) == (fails, not fails)
 
 
 DATA = bytes(1 << 22)
