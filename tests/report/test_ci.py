@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, Iterator, List
 
@@ -14,10 +15,13 @@ import pytest
 import yaml
 from msgspec import to_builtins
 
+from ipubench.plugins.report.verdicts import verdicts_json
+from ipubench.plugins.results.run_facts import RunFacts
 from tests.support.baselines import load
 from tests.support.harness import ROOT, WITHOUT_OTHERS, Project, SuiteServer, run_command
 from tests.support.process_starter import NO_SUITE
 from tests.support.reports import FILES as REPORT_FILES
+from tests.support.reports import benchmark, report_on, verdict
 from tests.support.repository import Repository
 
 # Runs the suite many times, so Python 3.8 skips it (make test38).
@@ -29,8 +33,10 @@ FILES = (
     "github-against.yml",
     "gitlab-against.yml",
     "github-instructions.yml",
+    "github-project.yml",
+    "gitlab-project.yml",
 )
-OF_GITHUB = ("github-actions.yml", "github-against.yml", "github-instructions.yml")
+OF_GITHUB = tuple(name for name in FILES if name.startswith("github"))
 COMMAND = re.compile(r"(?:\.venv/bin/python|python3) -m (\S+) (.*)")
 PINNED = re.compile(r"uses: [\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
 
@@ -85,7 +91,11 @@ def test_the_report_names_every_shard(name: str) -> None:
 def test_exit_code_6_is_a_warning() -> None:
     for name in OF_GITHUB:
         assert any('"$code" = 6' in text for text in scripts(workflow(name)))
-    for name, job in (("gitlab-ci.yml", "gate"), ("gitlab-against.yml", "compare with the target")):
+    for name, job in (
+        ("gitlab-ci.yml", "gate"),
+        ("gitlab-against.yml", "compare with the target"),
+        ("gitlab-project.yml", "benchmarks"),
+    ):
         assert workflow(name)[job]["allow_failure"] == {"exit_codes": [6]}
 
 
@@ -120,6 +130,44 @@ def test_github_jobs_with_write_access_run_no_code_of_the_change() -> None:
     steps = [step for job in every for step in job["steps"] if "checkout" in step.get("uses", "")]
     assert len(steps) == 4
     assert all(step["with"]["persist-credentials"] is False for step in steps)
+
+
+def test_a_projects_workflow_comments_only_on_a_regression_and_never_for_a_fork() -> None:
+    found = workflow("github-project.yml")
+    compare, writer = found["jobs"]["compare"], found["jobs"]["comment"]
+    assert found["permissions"] == {"contents": "read"}
+    assert found["concurrency"]["cancel-in-progress"] is True
+    assert writer["permissions"] == {"pull-requests": "write"} and "permissions" not in compare
+    for condition in ("outputs.regressed == 'yes'", "head.repo.full_name == github.repository"):
+        assert condition in writer["if"]
+    assert not any("checkout" in step.get("uses", "") for step in writer["steps"])
+    setup = next(step for step in compare["steps"] if "setup-python" in step.get("uses", ""))
+    assert setup["with"]["cache"] == "pip"
+    assert any("--gate-time=" in text for text in scripts(compare))
+    gitlab = workflow("gitlab-project.yml")
+    assert gitlab["benchmarks"]["interruptible"] is True
+    assert gitlab["comment"]["variables"]["GIT_STRATEGY"] == "none"
+
+
+@pytest.mark.parametrize("regressed", [True, False])
+def test_a_projects_workflow_finds_a_regression_in_the_report(
+    tmp_path: Path, regressed: bool
+) -> None:
+    kind, change = ("regressed", -0.2) if regressed else ("pass", 0.0)
+    case = benchmark("a")
+    run = RunFacts(
+        selected=[case.fullname],
+        outcomes={case.fullname: "passed"},
+        verdicts={case.fullname: verdict(kind, 100.0, change)},
+    )
+    (tmp_path / "report").mkdir()
+    text = verdicts_json(report_on([case], [run]))
+    (tmp_path / "report" / "verdicts.json").write_text(text, encoding="utf-8")
+    steps = workflow("github-project.yml")["jobs"]["compare"]["steps"]
+    (script,) = (step["run"] for step in steps if step.get("id") == "found")
+    environment = {**os.environ, "GITHUB_OUTPUT": str(tmp_path / "output")}
+    subprocess.run(["bash", "-e", "-c", script], cwd=tmp_path, env=environment, check=True)
+    assert (tmp_path / "output").exists() == regressed
 
 
 #: A stand-in for GitHub's program that records its arguments.
