@@ -57,8 +57,10 @@ def deciding(verdict: Verdict) -> Tuple[str, Sequence[str]]:
     named = OPTION.search(" ".join(verdict.reasons))
     if named is not None:
         return named.group(), [named.group()] if "=" in named.group() else []
-    if verdict.kind == INCOMPARABLE or verdict.metric == INSTRUCTIONS or not verdict.processes:
+    if verdict.kind == INCOMPARABLE:
         return "", []
+    if verdict.metric == INSTRUCTIONS or not verdict.processes:
+        return "another run", []
     option = f"--gate-cap={2 * verdict.processes}"
     return option, [option]
 

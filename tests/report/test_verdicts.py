@@ -41,6 +41,7 @@ OVER = Verdict(INCONCLUSIVE, processes=3, reasons=[TIME_OVER])
     [
         (CAP, ["--gate-cap=32"], "--gate-cap=32 may decide"),
         (OVER, [], "a longer --gate-time may decide"),
+        (Verdict(INCONCLUSIVE), [], "another run may decide"),
         (
             Verdict(INCONCLUSIVE, processes=3, reasons=["busy; --wait-for-quiet=2min waits"]),
             ["--wait-for-quiet=2min"],
