@@ -90,6 +90,7 @@ TESTS26 := $(wildcard tests/models/test_tensorflow_*.py tests/cases/test_kernel*
 tf26: $(STAMP26)
 	$(VENV26)/bin/python -m pytest $(TESTS26)
 	$(VENV26)/bin/python -m scripts.ipu_lint
+	$(VENV26)/bin/python -m scripts.image_programs
 	$(VENV26)/bin/python -m pytest bench_kernels -m tensorflow --precision=32.32 --budget=0.5
 	$(VENV26)/bin/python -m pytest bench_training bench_inference -k "cnn_tensorflow and synthetic" \
 		--precision=32.32 --set=image_size=64 --set=micro_batch_size=2 --budget=0.5

@@ -288,12 +288,14 @@ class Traced(Exception):
     """Raised to leave a case as soon as its program has been traced."""
 
 
+def first_trace(strategy: Any, fn: Any, args: Any = (), kwargs: Any = None) -> Any:
+    """Trace a program in place of the strategy, and leave the case."""
+    raise Traced(fn.__self__, args, fn(*args))
+
+
 @contextlib.contextmanager
 def traced(name: str, config: Any, function: Any) -> Iterator[Program]:
     """Yield the program of a case for an IPU."""
-
-    def caught(strategy: Any, fn: Any, args: Any = (), kwargs: Any = None) -> Any:
-        raise Traced(fn.__self__, args, fn(*args))
 
     def exported(fn: Any, folder: Any, iterations: int, signature: Any, **_: Any) -> Any:
         program = session.tf.function(fn, jit_compile=True, autograph=False)
@@ -306,7 +308,7 @@ def traced(name: str, config: Any, function: Any) -> Iterator[Program]:
     recorder.one_micro_batch = True
     session = start(device, synthetic=True)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.object(Extended, "call_for_each_replica", caught))
+        stack.enter_context(mock.patch.object(Extended, "call_for_each_replica", first_trace))
         try:
             if "serving" in function.__name__:
                 feed = config.validation_feed(DATA)()

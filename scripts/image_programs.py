@@ -1,0 +1,357 @@
+"""A record of what each image case is: its options, its facts and its TensorFlow program.
+
+``python -m scripts.image_programs [PART]`` prints a digest for each case. Part ``cases`` has the
+options of all image cases. The others, as ``ipu-real``, have the traced programs of TensorFlow's
+cases with one mode of data, with tests/doubles standing in for the SDK; each needs a process of its
+own, and TensorFlow 2.6. Without a part it runs all. It compares the digests with those in
+tests/nightly/image_programs.txt and exits with 1 if one differs: a change of the code that should
+change no program changes none. ``--write`` replaces them. ``--show=NAME`` prints the text of a
+digest, ``--against=REV`` its difference from that of another commit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import difflib
+import enum
+import gc
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import warnings
+from functools import partial
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Set, Tuple
+from unittest import mock
+
+from ipubench import bench_inference, bench_training
+from ipubench.fixtures.case.cases import config_hash
+from ipubench.fixtures.case.options import option_types, plain_options
+from ipubench.fixtures.case.values import type_name
+from ipubench.fixtures.data.provider import Data
+from ipubench.fixtures.data.sources import source
+from ipubench.plugins.listing.describe import meaning
+from scripts.steps import bench_functions, families, step_of
+
+FILE = Path(__file__).resolve().parents[1] / "tests" / "nightly" / "image_programs.txt"
+CASES = "cases"
+TRACED = ("bench_cnn_tensorflow", "bench_application")
+PARTS = (
+    CASES,
+    *(f"{kind}-{data}" for kind in ("cpu", "ipu") for data in ("synthetic", "generated", "real")),
+)
+FLAGS = {"synthetic": "--use_synthetic_data --synthetic_data_initializer=normal"}
+#: Attributes that name Python's functions and arguments.
+NAMES = {
+    "_user_specified_name",
+    "_gradient_op_type",
+    "_forward_func_name",
+    "_backward_function_name",
+    "_forward_function_name",
+}
+LONGEST = 200
+
+Case = Tuple[str, Any, Any]
+
+
+def cases() -> Iterator[Case]:
+    """Yield (node id, configuration, bench function) of each image case; the first id counts."""
+    seen: Set[str] = set()
+    for function in bench_functions(bench_inference, bench_training):
+        file = function.__module__.replace(".", "/").replace("ipubench/", "", 1)
+        for family in families(function):
+            for config, _ in family.configurations:
+                identifier = family.identifier(config, frozenset())
+                name = f"{file}.py::{function.__name__}[{identifier}]"
+                if name not in seen:
+                    seen.add(name)
+                    yield name, config, function
+
+
+def texts(part: str) -> Iterator[Tuple[str, Callable[[], str]]]:
+    """Yield (name, a function that returns the text) of a part."""
+    if part == CASES:
+        for function in bench_functions(bench_inference, bench_training):
+            marks = [str(sorted(mark.kwargs.items())) for mark in function.pytestmark]  # type: ignore[attr-defined]
+            yield function.__name__, partial("\n".join, marks)
+        for name, config, _ in cases():
+            yield name, partial(options_text, config)
+        return
+    kind, _, mode = part.partition("-")
+    for name, config, function in cases():
+        host = config.system == "host"
+        if function.__name__ in TRACED and host == (kind == "cpu") and config.data == mode:
+            yield name, partial(program_text, config, function, host)
+
+
+def options_text(config: Any) -> str:
+    """Return what --describe shows of a case, what decides its identity, and what follows."""
+    kinds = option_types(type(config))
+    values = plain_options(config)
+    lines = [
+        f"{field.name}={values[field.name]} ({type_name(kinds[field.name])}): {meaning(field)}"
+        for field in dataclasses.fields(config)
+    ]
+    with contextlib.suppress(ValueError):
+        config.check()
+        lines.append("accepted")
+    derived = {
+        name: getattr(config, name) for name in ("ipus", "shown_batch", "needs_cpu", "warnings")
+    }
+    idle = sorted(config.idle().items())
+    return "\n".join([*lines, f"hash={config_hash(config, frozenset())}", f"{derived}", f"{idle}"])
+
+
+# --- programs --------------------------------------------------------------------------------
+
+
+def program_text(config: Any, function: Any, host: bool) -> str:
+    """Return a case's facts and its traced program."""
+    data = Data(lambda *key: source(key, None, os.environ))
+    with mock.patch("scripts.steps.DATA", data), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        facts, graph = (host_program if host else ipu_program)(config, function)
+    return "\n".join([*facts, *graph_lines(graph)])
+
+
+def host_program(config: Any, function: Any) -> Tuple[List[str], Any]:
+    """Return the facts and the graph of a case on a CPU without 16-bit types."""
+    from ipubench.fixtures.devices.cpu import CpuDevice
+    from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
+
+    device = CpuDevice(pin=False)
+    device.half, device.threads = "float32", 1
+    runtime = TensorFlowHost(device)
+    tf = runtime.tf
+    tf.random.set_seed(1)  # random labels are constants of the graph
+    # Graphs are saved as they were traced, so rewriting them would only take time.
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    step, items = step_of(function, config, runtime)
+    try:
+        step.build()
+        step.compile()
+        facts = facts_of(step, items)
+        with tempfile.TemporaryDirectory() as folder:
+            step.save_graph(Path(folder))
+            graph = tf.compat.v1.GraphDef.FromString((Path(folder) / "graph.pb").read_bytes())
+    finally:
+        step.close()
+    return facts, graph
+
+
+def ipu_program(config: Any, function: Any) -> Tuple[List[str], Any]:
+    """Return the facts, the SDK's calls and the graph of a case on IPUs."""
+    from ipubench.fixtures.devices.ipu import IpuDevice
+    from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
+    from scripts.ipu_lint import Traced, first_trace
+    from tests.doubles import tensorflow_ipu as double
+    from tests.doubles.tensorflow_ipu.program import Extended
+    from tests.doubles.tensorflow_ipu.record import recorder
+
+    sys.modules.update(double.modules())
+    recorder.one_micro_batch = True
+    if hasattr(config, "instances"):
+        config = dataclasses.replace(config, instances=1)
+    step, items = step_of(function, config, TensorFlowIpu(IpuDevice()))
+    try:
+        with mock.patch.object(Extended, "call_for_each_replica", first_trace):
+            step.build()
+            step.compile()
+    except Traced as found:
+        calls = [f"{name} {json_text(given)}" for name, given in recorder.calls]
+        configured = json_text(recorder.configured)
+        facts = [*facts_of(step, items), configured, *calls]
+        return facts, found.args[2].graph.as_graph_def()
+    finally:
+        step.close()
+    raise AssertionError("the program was not traced")
+
+
+def facts_of(step: Any, items: float) -> List[str]:
+    """Return what a record has from a step that has not run, and what the meter reads of it."""
+    names = [
+        *("dropped", "batches_per_step", "calibrated", "round_options", "most_rounds"),
+        *("exact_flops", "prefetched_batches", "burst", "counted_processes", "not_compiled"),
+    ]
+    facts = {
+        **{name: getattr(step, name) for name in names},
+        "items": items,
+        "describe": step.describe(),
+        "feed": step.feed.describe(),
+        "counters": sorted(step.counters()),
+        "flops": step.flops_per_item(),
+        "traffic": step.weight_traffic(),
+        "lengths": step.lengths(),
+    }
+    return [f"{name}: {json_text(value)}" for name, value in facts.items()]
+
+
+def json_text(value: Any) -> str:
+    """Return a value as text that is the same in each process."""
+
+    def plain(other: Any) -> Any:
+        if isinstance(other, enum.Enum):
+            return str(other)
+        return [
+            type(other).__name__,
+            str(getattr(other, "shape", "")),
+            str(getattr(other, "dtype", "")),
+        ]
+
+    text = json.dumps(value, sort_keys=True, default=plain)
+    return text.replace(str(Path.home()), "~")
+
+
+def graph_lines(graph: Any) -> List[str]:
+    """Return a line for each operation of a GraphDef and of the functions that it calls.
+
+    Names that Python's functions give are replaced by numbers.
+    """
+    library = {function.signature.name: function for function in graph.library.function}
+    numbers: Dict[str, str] = {}
+    waiting: List[str] = []
+
+    def number(name: str) -> str:
+        if name in library and name not in numbers:
+            numbers[name] = f"function{len(numbers)}"
+            waiting.append(name)
+        return numbers.get(name, name)
+
+    lines = [*_operations(graph.node, (), number)]
+    while waiting:
+        function = library[waiting.pop(0)]
+        inputs = [one.name for one in function.signature.input_arg]
+        lines.append(f"{numbers[function.signature.name]}: {len(inputs)} inputs")
+        lines += _operations(function.node_def, inputs, number)
+        places = _places(function.node_def, inputs)
+        outputs = [function.ret[one.name] for one in function.signature.output_arg]
+        lines.append(f"returns {[_input(output, places) for output in outputs]}")
+    return lines
+
+
+def _places(nodes: Iterable[Any], inputs: Sequence[str]) -> Dict[str, str]:
+    found = {name: f"in{index}" for index, name in enumerate(inputs)}
+    found.update((node.name, f"%{index}") for index, node in enumerate(nodes))
+    return found
+
+
+def _input(text: str, places: Dict[str, str]) -> str:
+    control, name = text[:1] == "^", text.lstrip("^")
+    node, _, output = name.partition(":")
+    return f"{'^' * control}{places[node]}:{output}"
+
+
+def _operations(nodes: Any, inputs: Sequence[str], number: Callable[[str], str]) -> Iterator[str]:
+    places = _places(nodes, inputs)
+    for node in nodes:
+        attributes = [
+            f"{name}={_attribute(node.attr[name], number)}"
+            for name in sorted(node.attr)
+            if name not in NAMES
+        ]
+        taken = [_input(text, places) for text in node.input]
+        taken = [text for text in taken if text[0] != "^"] + sorted(t for t in taken if t[0] == "^")
+        yield f"{places[node.name]} {node.op}({', '.join(taken)}) {' '.join(attributes)}"
+
+
+def _attribute(value: Any, number: Callable[[str], str]) -> str:
+    if value.HasField("func"):
+        return number(value.func.name)
+    if value.HasField("list") and value.list.func:
+        return str([number(function.name) for function in value.list.func])
+    text = " ".join(str(value).split())
+    return text if len(text) < LONGEST else digest(text)
+
+
+# --- the file --------------------------------------------------------------------------------
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def digests(part: str, wanted: Sequence[str] = ()) -> Iterator[str]:
+    """Yield ``part name digest`` for each case whose name contains one of ``wanted``."""
+    for name, text in texts(part):
+        if not wanted or any(word in name for word in wanted):
+            yield f"{part} {name} {digest(text())}"
+            gc.collect()  # graphs and their functions refer to each other
+
+
+def recorded(part: str, wanted: Sequence[str] = ()) -> List[str]:
+    """Return the lines of the file about a part."""
+    lines = FILE.read_text(encoding="utf-8").splitlines() if FILE.exists() else []
+    return [
+        line
+        for line in lines
+        if line.split()[0] == part and (not wanted or any(word in line for word in wanted))
+    ]
+
+
+def elsewhere(revision: str, part: str, name: str) -> str:
+    """Return a text at another commit, in its own checkout."""
+    git = shutil.which("git") or "git"
+    with tempfile.TemporaryDirectory() as folder:
+        tree = str(Path(folder) / "tree")
+        adding = [git, "worktree", "add", "--quiet", "--detach", tree, revision]
+        subprocess.run(adding, check=True)
+        try:
+            command = [sys.executable, "-m", "scripts.image_programs", part, f"--show={name}"]
+            environment = {**os.environ, "PYTHONPATH": tree}
+            done = subprocess.run(
+                command, cwd=tree, env=environment, check=True, stdout=subprocess.PIPE
+            )
+            return done.stdout.decode()
+        finally:
+            subprocess.run([git, "worktree", "remove", "--force", tree], check=True)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print digests, a text or a difference. Returns 1 if digests are not those of the file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("part", choices=PARTS, nargs="?")
+    parser.add_argument("only", nargs="*", help="parts of names")
+    parser.add_argument("--show", help="the full name of one text")
+    parser.add_argument("--against", help="a commit, for --show")
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args(arguments)
+    if given.part is None:
+        command = [sys.executable, "-m", "scripts.image_programs"]
+        written = ["--write"] if given.write else []
+        return max(subprocess.run([*command, part, *written]).returncode for part in PARTS)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    if given.part.startswith("ipu"):
+        os.environ["TF_POPLAR_FLAGS"] = FLAGS.get(given.part[4:], "")
+    if given.show:
+        text = dict(texts(given.part))[given.show]()
+        if given.against:
+            other = elsewhere(given.against, given.part, given.show)
+            lines = difflib.unified_diff(other.splitlines(), text.splitlines(), lineterm="", n=2)
+            text = "\n".join(lines)
+        print(text)
+        return 0
+    before = recorded(given.part, given.only)
+    found = []
+    for line in digests(given.part, given.only):
+        found.append(line)
+        print("  " if line in before else "! ", line, sep="", flush=True)
+    if given.write:
+        others = [line for part in PARTS if part != given.part for line in recorded(part)]
+        kept = (
+            [] if not given.only else [line for line in recorded(given.part) if line not in before]
+        )
+        FILE.write_text(
+            "".join(f"{line}\n" for line in sorted([*others, *kept, *found])), encoding="utf-8"
+        )
+        return 0
+    return int(sorted(before) != sorted(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
