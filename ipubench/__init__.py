@@ -22,13 +22,28 @@ if TYPE_CHECKING:
 
     from ipubench.fixtures.case.cases import NAMED, Sweep, cases
     from ipubench.fixtures.case.options import CaseConfig, option
+    from ipubench.fixtures.data.provider import Data
+    from ipubench.fixtures.runtimes.public import Meter, PyTorch, TensorFlow
     from ipubench.fixtures.runtimes.step import Step
     from ipubench.plugins.baseline.format import BaselineError
     from ipubench.plugins.report.load import load
 
     __version__: str
 
-__all__ = ["NAMED", "BaselineError", "CaseConfig", "Step", "Sweep", "cases", "load", "option"]
+__all__ = [
+    "NAMED",
+    "BaselineError",
+    "CaseConfig",
+    "Data",
+    "Meter",
+    "PyTorch",
+    "Step",
+    "Sweep",
+    "TensorFlow",
+    "cases",
+    "load",
+    "option",
+]
 
 _HOMES = {
     "NAMED": "fixtures.case.cases",
@@ -38,7 +53,11 @@ _HOMES = {
     "load": "plugins.report.load",
     "CaseConfig": "fixtures.case.options",
     "option": "fixtures.case.options",
+    "Data": "fixtures.data.provider",
+    "Meter": "fixtures.runtimes.public",
+    "PyTorch": "fixtures.runtimes.public",
     "Step": "fixtures.runtimes.step",
+    "TensorFlow": "fixtures.runtimes.public",
 }
 
 

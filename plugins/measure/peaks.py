@@ -122,6 +122,15 @@ def usual_rate(peaks: Peaks, step: Step) -> Optional[float]:
     return None if peak is None else USUAL_SHARE_OF_PEAK * peak
 
 
+def counted_flops(step: Step, items: float) -> Optional[float]:
+    """Return the FLOP of an item that a step counts; None if it counts none."""
+    found = step.flops_per_item()
+    if found is None:
+        batch = step.flops_per_batch()
+        found = None if batch is None else batch / items
+    return found
+
+
 def takes_long(
     peaks: Peaks, step: Step, flops: Optional[float], items: float, seconds: float
 ) -> bool:
@@ -133,7 +142,7 @@ def takes_long(
     if rate is None:  # before FLOP are counted, which may trace a network
         return False
     if flops is None:
-        flops = step.flops_per_item()
+        flops = counted_flops(step, items)
     return flops is not None and flops * items * step.batches_per_step >= seconds * rate
 
 
@@ -147,7 +156,7 @@ def describe_compute(
     implausible and all its measurements were disturbed.
     """
     if flops is None:
-        flops = step.flops_per_item()
+        flops = counted_flops(step, items)
     peak, copy = ceilings(peaks, step)
     if flops is None:
         return Compute(copy_peak_bytes_per_s=copy), False

@@ -49,9 +49,11 @@ OFFERED = (
     "OverlapMode",
     "PoplarExecutor",
     "ShardedExecution",
+    "identity_loss",
     "inferenceModel",
     "set_overlap_for_input",
     "set_overlap_for_output",
+    "trainingModel",
 )
 
 MOST_IPUS = 64
@@ -102,6 +104,22 @@ def inferenceModel(model: Any, options: Optional[Options] = None) -> PoplarExecu
     return PoplarExecutor(model, options or Options(), False, "double")
 
 
+@recorded
+def trainingModel(
+    model: Any, options: Optional[Options] = None, optimizer: Any = None
+) -> PoplarExecutor:
+    """Wrap a model with its loss; nothing is compiled yet."""
+    return PoplarExecutor(model, options or Options(), True, "double", optimizer)
+
+
+@recorded
+def identity_loss(x: Any, reduction: str) -> Any:
+    """Mark a tensor as the loss, reduced to one number."""
+    assert reduction in ("sum", "mean", "none")
+    recorder.losses += 1
+    return x.sum() if reduction == "sum" else x.mean() if reduction == "mean" else x
+
+
 class PoplarExecutor:
     """A wrapped model. It compiles and attaches at ``compile`` or at its first call."""
 
@@ -118,6 +136,8 @@ class PoplarExecutor:
             raise ValueError("Invalid type: 'options' must be of type poptorch.Options")
         options._freeze()
         self._model = model
+        self._training = training
+        self._optimizer = optimizer
         self._values: Dict[str, Any] = dict(options._values)
         self._tiles: int = options._locations._values.get("tiles", 0)
         self._compiled: Any = None
@@ -153,6 +173,8 @@ class PoplarExecutor:
         self._check_inputs(args[0])
         self._runs += 1
         recorder.overlapping = 0
+        if self._training:
+            return self._train(args)
         images = args[0]
         if self._synthetic and self._tiles:
             # PopART makes the streams of overlapped transfers, and leaves them unconnected.
@@ -160,9 +182,19 @@ class PoplarExecutor:
         if self._synthetic:
             images = torch.randn(images.shape).to(images.dtype)
         with torch.no_grad():
-            results = self._model(images)
+            results = self._model(images, *args[1:])
         self._check_overlap()
         return results
+
+    def _train(self, inputs: Any) -> Any:
+        """Run a step of the optimiser on the CPU."""
+        recorder.losses = 0
+        self._optimizer.zero_grad()
+        loss = self._model(*inputs)
+        assert recorder.losses == 1, "a training model marks one loss"
+        loss.backward()
+        self._optimizer.step()
+        return loss.detach()
 
     @recorded
     def getLatency(self) -> Tuple[float, float, float]:

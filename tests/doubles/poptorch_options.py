@@ -24,6 +24,8 @@ class Recorder(Calls):
     attach_error: str = ""
     #: Transfers of the running model that were marked to overlap.
     overlapping: int = 0
+    #: Losses marked in the last training step.
+    losses: int = 0
 
 
 recorder = Recorder()
