@@ -5,17 +5,13 @@ from __future__ import annotations
 import dataclasses
 import os
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Callable, FrozenSet, TypeVar
+from typing import FrozenSet, TypeVar
 
 from ipubench.fixtures.data.images.feed import ImageFeed
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.runtimes.torch.options import InferenceOptions
 from ipubench.models.torch.architectures import Norm
-from ipubench.models.torch.classification import build_classifier
-
-if TYPE_CHECKING:
-    from torch import nn
+from ipubench.models.torch.classification import Described
 
 Config = TypeVar("Config", bound="Classifier")
 
@@ -64,10 +60,9 @@ class Classifier(InferenceOptions):
                 f"{self.model}"
             )
 
-    def network(self) -> Callable[[], nn.Module]:
-        """Return a function that builds the network: float32, in evaluation mode."""
-        return partial(
-            build_classifier,
+    def network(self) -> Described:
+        """Return the network, which a call builds: float32, in evaluation mode."""
+        return Described(
             self.model,
             random_weights=self.random_weights,
             weights=os.path.expanduser(self.weights),

@@ -18,7 +18,7 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.options import CaseConfig, option
 from ipubench.fixtures.data.feeds import ArrayFeed
 from ipubench.fixtures.data.provider import Data
-from ipubench.fixtures.runtimes.kernel_options import ONE_COMPILER
+from ipubench.fixtures.runtimes.kernel_options import ONE_COMPILER, PlannerOptions
 
 STEP_SIZE = 1.0
 START = 1.0
@@ -41,11 +41,7 @@ class Hmc(CaseConfig):
         "auto", "a host's chain compiled by XLA; auto is on", choices=("auto", "on", "off")
     )
 
-    # The runtimes need these for each kernel; they have no meaning here.
-    learning_rate: ClassVar[float] = 0.0
-    enable_half_partials: ClassVar[bool] = False
-    convolution_options: ClassVar[str] = ""
-    matmul_options: ClassVar[str] = ""
+    planner_options: ClassVar[PlannerOptions] = ({}, {})  # no convolution and no product
 
     @property
     def use_xla(self) -> bool:

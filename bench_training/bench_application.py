@@ -54,8 +54,6 @@ EACH_32_4_1_UPDATES = (Fraction(1), Fraction(8), Fraction(32))
 @cases(HOST["resnet8_test"], data=ALL_MODES, quick=("resnet8_test",))
 def bench_application(config, tensorflow, data, instances, meter):
     config = settled(under_poprun(config, poprun_job()))
-    feed = config.feed(data)
-    step = tensorflow.application(
-        config.classifier(), config.recipe, config, feed, config.validation_feed(data)
-    )
-    meter(instances(step), items=config.images_per_batch, unit="images")
+    feed, validation_feed = config.feed(data), config.validation_feed(data)
+    step = instances(tensorflow.application(config.classifier(), config, feed, validation_feed))
+    meter(step, items=config.images_per_batch, unit="images")

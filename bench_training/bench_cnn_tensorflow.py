@@ -23,5 +23,5 @@ POD16 = load_presets(PRESETS, "pod16", Training)
 @cases(*HOST.entries, data=("synthetic", "generated", "real"), rare_on_cpu=("generated", "real"))
 @cases(*M2000.entries, *POD16.entries)
 def bench_cnn_tensorflow(config, tensorflow, data, instances, meter):
-    step = tensorflow.training(config.classifier(), config.recipe, config, config.feed(data))
-    meter(instances(step), items=config.global_batch_size, unit="images")
+    step = instances(tensorflow.training(config.classifier(), config, config.feed(data)))
+    meter(step, items=config.global_batch_size, unit="images")

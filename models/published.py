@@ -10,6 +10,9 @@ from typing import Dict, NamedTuple
 
 MEAN = (0.485, 0.456, 0.406)
 DEVIATION = (0.229, 0.224, 0.225)
+#: A pixel of 0..255 is normalised to ``pixel * SCALE - SHIFT``.
+SCALE = tuple(1.0 / (255.0 * deviation) for deviation in DEVIATION)
+SHIFT = tuple(mean / deviation for mean, deviation in zip(MEAN, DEVIATION))
 
 
 class Stage(NamedTuple):

@@ -4,8 +4,9 @@
 options of all image cases. The others, as ``ipu-real``, have the traced programs of TensorFlow's
 cases with one mode of data, with tests/doubles standing in for the SDK; each needs a process of its
 own, and TensorFlow 2.6. Without a part it runs all. It compares the digests with those in
-tests/nightly/image_programs.txt and exits with 1 if one differs: a change of the code that should
-change no program changes none. ``--write`` replaces them. ``--show=NAME`` prints the text of a
+tests/nightly/image_programs.txt and exits with 1 if one differs (``!``) or a recorded case is gone:
+a change of the code that should change no program changes none. A case without a digest there is
+new (``+``). ``--write`` replaces them. ``--show=NAME`` prints the text of a
 digest, ``--against=REV`` its difference from that of another commit.
 """
 
@@ -337,10 +338,12 @@ def main(arguments: Sequence[str]) -> int:
         print(text)
         return 0
     before = recorded(given.part, given.only)
+    known = {line.split()[1] for line in before}
     found = []
     for line in digests(given.part, given.only):
         found.append(line)
-        print("  " if line in before else "! ", line, sep="", flush=True)
+        mark = " " if line in before else "!" if line.split()[1] in known else "+"
+        print(mark, line, flush=True)
     if given.write:
         others = [line for part in PARTS if part != given.part for line in recorded(part)]
         kept = (
@@ -350,7 +353,7 @@ def main(arguments: Sequence[str]) -> int:
             "".join(f"{line}\n" for line in sorted([*others, *kept, *found])), encoding="utf-8"
         )
         return 0
-    return int(sorted(before) != sorted(found))
+    return int(not set(before) <= set(found))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One configuration of the application: its network, its recipe, its images and its rules."""
+"""One configuration of the application: its network, its images and its rules."""
 
 from __future__ import annotations
 
@@ -12,13 +12,6 @@ from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.data.tfds.feed import ApplicationFeed
 from ipubench.fixtures.runtimes.tensorflow.application_options import ApplicationOptions
 from ipubench.models.tensorflow.cnn.named import build_named
-from ipubench.models.tensorflow.training.application import ApplicationRecipe
-from ipubench.models.tensorflow.training.application_schedules import LearningRate
-
-# The recipe's names of an optimiser's parameters.
-LARS = {"weight_decay": "lars_weight_decay", "eeta": "lars_eeta", "epsilon": "lars_epsilon"}
-RMSPROP = {"base_decay_exponent": "rmsprop_base_decay_exponent", "epsilon": "rmsprop_epsilon"}
-RENAMED: Dict[str, Dict[str, str]] = {"sgd": {}, "lars": LARS, "rmsprop": RMSPROP}
 
 
 @dataclass(frozen=True)
@@ -28,37 +21,6 @@ class Application(ApplicationOptions):
     def classifier(self) -> Callable[..., Any]:
         """Return a function that builds the network: (tf, dtype=, group_norm=) -> Classifier."""
         return partial(build_named, network=self.network, seed=self.seed)
-
-    @property
-    def recipe(self) -> ApplicationRecipe:
-        """How the weights are trained. Raises ValueError for invalid values."""
-        renamed = RENAMED[self.optimizer]
-        parameters = {renamed.get(key, key): value for key, value in self.optimizer_params.items()}
-        rate = LearningRate(
-            global_batch_size=self.batches.global_batch_size,
-            updates_per_epoch=self.program.updates_per_epoch,
-            schedule=self.lr_schedule,
-            staircase=self.lr_staircase,
-            **self.lr_schedule_params,
-            **self.lr_warmup_params,
-        )
-        return ApplicationRecipe(
-            learning_rate=rate,
-            epochs=self.num_epochs,
-            classes=self.published.classes,
-            optimizer=self.optimizer,
-            weight_decay=self.weight_decay,
-            l2_regularization=self.l2_regularization,
-            # As in the original, because the replicas' gradients are summed.
-            loss_scaling=self.loss_scaling * self.replicas,
-            auto_loss_scaling=self.auto_loss_scaling,
-            label_smoothing=self.label_smoothing,
-            gradient_accumulation=self.batches.gradient_accumulation,
-            preprocess=self.published.preprocess if self.accelerator_side_preprocess else "",
-            fused=self.fused_preprocessing,
-            seed=self.seed,
-            **parameters,
-        )
 
     # ------------------------------------------------------------------ data
 
@@ -101,4 +63,4 @@ class Application(ApplicationOptions):
         """Raise ValueError if options contradict each other."""
         super().check()
         rules.check(self)
-        self.recipe.check()
+        self.check_recipe()

@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterable, Mapping
 
 from ipubench.fixtures.case.options import nearest
 from ipubench.fixtures.case.values import Parameters
-from ipubench.fixtures.runtimes.tensorflow.application_options import TrainingOptions
+from ipubench.fixtures.runtimes.tensorflow.application_recipe import TrainingOptions
 from ipubench.models.tensorflow.training.recipe import FLOAT32_MAX
 
 Names = Mapping[str, type]

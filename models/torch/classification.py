@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,23 @@ if TYPE_CHECKING:
 
 # The advice in messages about missing weights.
 _WITHOUT = "use --set=weights=PATH or --set=random_weights=true"
+
+
+@dataclass(frozen=True)
+class Described:
+    """A network that a call builds: the arguments of :func:`build_classifier`."""
+
+    model: str
+    random_weights: bool = True
+    weights: str = ""
+    seed: int = 0
+    norm: Norm = BATCH_NORM
+    expand_ratio: int = 6
+    group_dim: int = 1
+    input_padding: bool = False
+
+    def __call__(self) -> nn.Module:
+        return build_classifier(**vars(self))
 
 
 def build_classifier(

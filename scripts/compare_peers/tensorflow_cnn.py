@@ -85,7 +85,7 @@ class _TensorFlowCnn(Family):
         """Return the benchmark's own compiled step as a program."""
         feed = config.feed(DATA)
         if self.mode == "training":
-            step: Any = self.host.training(config.classifier(), config.recipe, config, feed)
+            step: Any = self.host.training(config.classifier(), config, feed)
         else:
             step = self.host.validation(config.classifier(), config, feed)
         self._step = step

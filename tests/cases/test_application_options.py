@@ -17,6 +17,7 @@ from ipubench.bench_training.bench_application import BARE, BARE_HOST, EVENTS, H
 from ipubench.fixtures.case.cases import config_hash
 from ipubench.fixtures.case.options import plain_options, resolve_key
 from ipubench.fixtures.case.values import Parameters
+from ipubench.models.tensorflow.training.optimisers import Lars
 from ipubench.plugins.command_line.set_option import (
     RESERVED,
     convert,
@@ -157,27 +158,27 @@ def test_a_host_validates_one_replica_whatever_the_pipeline_is() -> None:
 
 
 def test_a_recipe_follows_the_options() -> None:
-    recipe = POD16["resnet50_mlperf_pod16_lars"].recipe
-    assert (recipe.optimizer, recipe.momentum, recipe.lars_weight_decay) == ("lars", 0.9, 5e-5)
-    rate = recipe.learning_rate
-    assert (rate.schedule, rate.warmup_mode, rate.warmup_epochs) == ("polynomial", "shift", 2)
-    assert recipe.loss_scaling == 128 * 16
-    assert (recipe.preprocess, recipe.fused) == ("imagenet", True)
-    assert rate.global_batch_size == 3456
-    rmsprop = dataclasses.replace(
+    config = POD16["resnet50_mlperf_pod16_lars"]
+    lars: Any = config.optimiser_for(None)
+    assert isinstance(lars, Lars)
+    assert (lars._momentum.factor, lars._weight_decay) == (0.9, 5e-5)
+    assert lars.scaled(1.0) == 128 * 16
+    assert config.batches.global_batch_size == 3456
+    optimizer: Any = dataclasses.replace(
         RESNET8,
         optimizer="rmsprop",
         optimizer_params=Parameters({"base_decay_exponent": -10, "epsilon": 0.5}),
-    ).recipe
-    assert (rmsprop.rmsprop_base_decay_exponent, rmsprop.rmsprop_epsilon) == (-10, 0.5)
+    ).optimiser_for(None)
+    batch = RESNET8.batches.global_batch_size
+    assert (optimizer._decay, optimizer._epsilon) == (1 - batch / 1024, 0.5)
     stepped = dataclasses.replace(
         RESNET8,
         lr_schedule="stepped",
         lr_schedule_params=Parameters({"boundaries": [1, 2], "values": [3, 2, 1]}),
     )
     stepped.check()
-    assert stepped.recipe.learning_rate.boundaries == (1, 2)
-    assert RESNET8.recipe.preprocess == ""
+    per_epoch = stepped.program.updates_per_epoch
+    assert [stepped.rate(epoch * per_epoch + 1) for epoch in range(3)] == [3, 2, 1]
 
 
 def test_a_network_follows_the_options() -> None:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import fields
 from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
 import pytest
 
-from ipubench.bench_training.training import Training
+from ipubench.bench_training.application.case import Application
+from ipubench.fixtures.case.values import Parameters
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 from ipubench.models.tensorflow.cnn.run import ForwardPass
 from ipubench.models.tensorflow.training import auto_scaling, optimisers
-from ipubench.models.tensorflow.training.application import ApplicationRecipe
-from ipubench.models.tensorflow.training.application_schedules import LearningRate
 from ipubench.models.tensorflow.training.inputs import preprocess
 from ipubench.models.tensorflow.training.recipe import Targets
 from tests.models.test_training_mathematics import NAMED, RATES, trained
@@ -27,16 +25,35 @@ from tests.support.tensorflow_cnn import CLASSES, network
 
 pytestmark = pytest.mark.framework
 
-PER_EPOCH, EPOCHS, BATCH = 7, 6, 64
+PER_EPOCH, EPOCHS, BATCH = 7, 8, 64
 DECAY, L2 = 0.05, 0.02
 
 
-def recipe(**options: Any) -> ApplicationRecipe:
-    needed = {"global_batch_size": BATCH, "updates_per_epoch": PER_EPOCH}
-    of_rate = {field.name for field in fields(LearningRate)}
-    rate = LearningRate(**{**needed, **{k: v for k, v in options.items() if k in of_rate}})
-    others = {key: value for key, value in options.items() if key not in of_rate}
-    return ApplicationRecipe(rate, EPOCHS, CLASSES, **others)
+#: Parameters of an option that is a JSON object.
+IN_OBJECTS = {
+    "optimizer_params": ("momentum", "decay", "base_decay_exponent", "epsilon"),
+    "lr_schedule_params": (
+        *("initial_learning_rate", "epochs_to_total_decay", "end_learning_rate_ratio", "power"),
+        *("boundaries", "values"),
+    ),
+    "lr_warmup_params": ("warmup_mode", "warmup_epochs"),
+}
+
+
+def recipe(**options: Any) -> Application:
+    """Return a configuration; parameters of JSON objects are given by their names."""
+    if options.get("lr_schedule") != "stepped":
+        options.setdefault("initial_learning_rate", 1e-4)
+    for name, keys in IN_OBJECTS.items():
+        given = {key: options.pop(key) for key in keys if key in options}
+        if "decay" in given:  # that of LARS, not the option
+            given["weight_decay"] = given.pop("decay")
+        options[name] = Parameters(given)
+    needed: Dict[str, Any] = {
+        **{"dataset": "cifar10", "micro_batch_size": BATCH},
+        **{"weight_updates_per_epoch": PER_EPOCH, "num_epochs": EPOCHS},
+    }
+    return Application(**{**needed, **options})
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +69,7 @@ SCHEDULES: Dict[str, Dict[str, Any]] = {
     "stepped": {"boundaries": (1.0, 2.5, 4.0), "values": (0.4, 0.2, 0.3, 0.1)},
     "polynomial": {"epochs_to_total_decay": 5.0, "end_learning_rate_ratio": 0.01, "power": 2.0},
 }
+FIRST_RATE = {"initial_learning_rate": 0.01}
 FIRST = 0.01 * BATCH
 SPAN = np.arange(8 * PER_EPOCH)  # after the end of every schedule
 
@@ -71,12 +89,10 @@ def value(schedule: str, t: float) -> float:
 def test_a_rate_is_its_formula(schedule: str) -> None:
     for warmup, stairs in itertools.product(("", "shift", "mask"), (False, True)):
         made = recipe(
-            schedule=schedule,
-            initial_learning_rate=0.01,
-            warmup_mode=warmup,
-            warmup_epochs=1.5 if warmup else 0.0,
-            staircase=stairs,
-            **SCHEDULES[schedule],
+            lr_schedule=schedule,
+            lr_staircase=stairs,
+            **({"warmup_mode": warmup, "warmup_epochs": 1.5} if warmup else {}),
+            **{**({} if schedule == "stepped" else FIRST_RATE), **SCHEDULES[schedule]},
         )
         made.check()
         wanted = []
@@ -96,19 +112,19 @@ def test_a_rate_is_its_formula(schedule: str) -> None:
     ("options", "name"),
     [
         ({"warmup_epochs": 2.0}, "warmup_mode"),
-        ({"schedule": "cosine"}, "epochs_to_total_decay"),
-        ({"schedule": "stepped", "values": (1.0,), "boundaries": (1.0,)}, "values"),
-        ({"schedule": "stepped", "values": (1, 2, 3), "boundaries": (2.0, 1.0)}, "do not rise"),
+        ({"lr_schedule": "cosine"}, "epochs_to_total_decay"),
+        ({"lr_schedule": "stepped", "values": (1.0,), "boundaries": (1.0,)}, "values"),
+        ({"lr_schedule": "stepped", "values": (1, 2, 3), "boundaries": (2.0, 1.0)}, "do not rise"),
         ({"momentum": 1.0}, "momentum"),
         ({"optimizer": "lars", "weight_decay": 1e-4}, "weight_decay"),
         ({"optimizer": "rmsprop", "weight_decay": 1e-4}, "l2_regularization"),
-        ({"optimizer": "rmsprop", "rmsprop_base_decay_exponent": -6}, "base_decay_exponent"),
+        ({"optimizer": "rmsprop", "base_decay_exponent": -6}, "base_decay_exponent"),
         ({"loss_scaling": 1e39}, "loss_scaling"),
         ({"label_smoothing": 1.0}, "label_smoothing"),
         ({"auto_loss_scaling": True, "optimizer": "lars"}, "lars"),
         ({"auto_loss_scaling": True, "momentum": 0.9}, "momentum"),
         ({"auto_loss_scaling": True, "loss_scaling": 128.0}, "loss_scaling"),
-        ({"auto_loss_scaling": True, "warmup_mode": "mask", **SCHEDULES["cosine"]}, "mask"),
+        ({"auto_loss_scaling": True, "warmup_mode": "mask", "warmup_epochs": 1.0}, "mask"),
     ],
 )
 def test_a_meaningless_value_is_refused(options: Dict[str, Any], name: str) -> None:
@@ -147,10 +163,10 @@ def numpy_rmsprop(w: Any, g: Any, s: Dict[str, Any], given: Numbers) -> Any:
     return w - s["v"]
 
 
-RMSPROP = {"optimizer": "rmsprop", "rmsprop_base_decay_exponent": -9, "rmsprop_epsilon": 0.01}
+RMSPROP = {"optimizer": "rmsprop", "base_decay_exponent": -9, "epsilon": 0.01}
 OPTIMISERS: Dict[str, Tuple[Callable[..., Any], Dict[str, Any]]] = {
     "sgd": (numpy_sgd, {"weight_decay": DECAY}),
-    "lars": (numpy_lars, {"optimizer": "lars", "lars_weight_decay": DECAY}),
+    "lars": (numpy_lars, {"optimizer": "lars", "decay": DECAY}),
     "rmsprop": (numpy_rmsprop, RMSPROP),
 }
 
@@ -321,7 +337,7 @@ def test_pixels_are_those_of_the_data_sets(tf: Any) -> None:
 
 def test_cifar_images_are_mirrored_individually_and_repeatably_with_a_seed(tf: Any) -> None:
     images = np.random.RandomState(3).randint(0, 256, (64, 4, 6, 3)).astype(np.uint8)
-    made = recipe(preprocess="cifar10")
+    made = recipe(accelerator_side_preprocess=True)
     labels = tf.zeros([64], tf.int32)
 
     @tf.function(jit_compile=True, autograph=False)
@@ -345,7 +361,7 @@ def test_cifar_images_are_mirrored_individually_and_repeatably_with_a_seed(tf: A
 
 def test_an_image_of_one_colour_becomes_zero_and_normalised_images_stay(tf: Any) -> None:
     grey, labels = tf.fill([2, 4, 4, 3], 7.0), tf.constant([1, 2])
-    made = recipe(preprocess="cifar10")
+    made = recipe(accelerator_side_preprocess=True)
     images, targets = made.prepare(tf, grey, labels, None, None, tf.float32)
     assert not images.numpy().any()
     assert targets.labels is labels and targets.shares is None
@@ -362,21 +378,20 @@ def test_host_updates_agree_with_numpy(tf: Any, monkeypatch: pytest.MonkeyPatch)
     made: Any = recipe(
         momentum=0.9,
         weight_decay=1e-2,
-        label_smoothing=0.1,
-        initial_learning_rate=1e-3,
+        label_smoothing=0.09 * 1000 / 999,  # the share of other classes than the label's
+        initial_learning_rate=1e-3 / 3,
         warmup_mode="mask",
         warmup_epochs=1.0,
         l2_regularization=1e-3,
         loss_scaling=64.0,
-        gradient_accumulation=3,
-        preprocess="imagenet",
-        fused=True,
-    )
-    options = Training(
-        name="small", precision="32.32", micro_batch_size=small.BATCH, data="generated"
+        gradient_accumulation_count=3,
+        precision="32.32",
+        dataset="imagenet",
+        accelerator_side_preprocess=True,
+        fused_preprocessing=True,
     )
     feed = small.feed(training=True)
-    host = TensorFlowHost(CpuDevice(pin=False)).training(network(), made, options, feed)
+    host = TensorFlowHost(CpuDevice(pin=False)).training(network(), made, feed)
     host.build()
     start = small.values(host.classifier.trainable_variables)
     host._run = host._compiled(host._input.source())

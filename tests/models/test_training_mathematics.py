@@ -10,7 +10,10 @@ import pytest
 
 from ipubench.models.tensorflow.training import inputs, losses, mixing, optimisers
 from ipubench.models.tensorflow.training.optimisers import (
-    OPTIMISERS,
+    Lars,
+    Momentum,
+    Optimiser,
+    RMSprop,
     WeightAverages,
     default_rmsprop_decay,
 )
@@ -85,12 +88,12 @@ NUMPY: Dict[str, Callable[..., Any]] = {
     "RMSprop": numpy_rmsprop,
     "LARS": numpy_lars,
 }
-MOMENTUM: Dict[str, Any] = {"momentum": 0.8}
-OPTIONS: Dict[str, Dict[str, Any]] = {
-    "SGD": {},
-    "momentum": MOMENTUM,
-    "RMSprop": {**MOMENTUM, "rmsprop_decay": 0.95, "rmsprop_epsilon": 1e-3},
-    "LARS": {**MOMENTUM, "lars_eeta": 1e-3, "lars_epsilon": 0.5},
+MOMENTUM: Dict[str, Any] = {"momentum": Momentum(0.8)}
+OPTIMISERS: Dict[str, Callable[..., Any]] = {
+    "SGD": Optimiser,
+    "momentum": partial(Optimiser, **MOMENTUM),
+    "RMSprop": partial(RMSprop, decay=0.95, epsilon=1e-3, **MOMENTUM),
+    "LARS": partial(Lars, eeta=1e-3, epsilon=0.5, **MOMENTUM),
 }
 
 
@@ -102,7 +105,7 @@ def test_an_optimiser_agrees_with_numpy(
     """With loss scaling, which changes nothing."""
     monkeypatch.setattr(optimisers, "FUSED_FROM", 100)  # only the kernel is large
     shared: Dict[str, Any] = {"weight_decay": DECAY, "loss_scaling": 128.0, "fuse": fuse}
-    variables, _ = trained(tf, OPTIMISERS[name](tf, **OPTIONS[name], **shared), scaling=128.0)
+    variables, _ = trained(tf, OPTIMISERS[name](tf, **shared), scaling=128.0)
     weights, gradients = values()
     for index, (key, variable) in enumerate(zip(NAMED, variables)):
         state: Dict[str, Any] = {}
@@ -118,7 +121,7 @@ def test_an_update_of_16_bit_weights_is_rounded_once(
 ) -> None:
     monkeypatch.setattr(optimisers, "FUSED_FROM", 100)
     weights, gradients = values()
-    optimiser = OPTIMISERS["momentum"](tf, **MOMENTUM, fuse=fuse)
+    optimiser = OPTIMISERS["momentum"](tf, fuse=fuse)
     variables = [tf.Variable(tf.cast(w, dtype), name=n) for n, w in zip(NAMED, weights)]
     before = [tf.cast(v, tf.float32).numpy() for v in variables]
     slots = optimiser.slots(variables)
@@ -132,7 +135,7 @@ def test_an_update_of_16_bit_weights_is_rounded_once(
 
 
 def test_lars_takes_the_plain_rate_if_a_norm_is_zero(tf: Any) -> None:
-    optimiser = OPTIMISERS["LARS"](tf, **OPTIONS["LARS"])
+    optimiser = OPTIMISERS["LARS"](tf)
     variable = tf.Variable(tf.zeros([10, 20]), name="kernel")
     slots = optimiser.slots([variable])
     optimiser.update([variable], [tf.ones([10, 20])], slots, tf.constant(0.5))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ipubench.fixtures.case.values import Parameters
-from ipubench.fixtures.data.imagenet.pipeline import plain_options
+from ipubench.fixtures.data.tf_data import plain_options
 from ipubench.fixtures.data.tfds import samples
 from tests.runtimes.tensorflow.application.test_on_host import data_in, small, step_of
 from tests.support.examples import learnable_cifar

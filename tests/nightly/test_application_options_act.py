@@ -41,6 +41,7 @@ from tests.support.application_ipu import (
     step_of,
 )
 from tests.support.kernels import no_images
+from tests.support.recipes import recipe_of
 from tests.support.tensorflow_ipu import SYNTHETIC, install
 
 pytestmark = pytest.mark.framework
@@ -129,10 +130,9 @@ def handed(config: Application) -> str:
 
 def trained(config: Application) -> List[Any]:
     """Return the schedule and the recipe, with each update's rate instead of its computation."""
-    recipe = vars(config.recipe).items()
-    rates = [config.recipe.rate(update) for update in range(config.program.total_updates)]
-    rest = {name: value for name, value in recipe if name != "learning_rate"}
-    return [rates, rest, config.program, config.batches]
+    rates = [config.rate(update) for update in range(config.program.total_updates)]
+    rest = [config.accelerator_side_preprocess, config.fused_preprocessing]
+    return [rates, recipe_of(config), rest, config.program, config.batches]
 
 
 def configured(config: Application) -> str:

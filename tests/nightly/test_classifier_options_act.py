@@ -21,6 +21,7 @@ from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
 from tests.doubles.tensorflow_ipu import recorder
 from tests.nightly.options_act import plain, without_effect
 from tests.support.kernels import no_images
+from tests.support.recipes import recipe_of
 from tests.support.tensorflow_cnn import network
 from tests.support.tensorflow_ipu import HARDWARE, SPLITS, feed, install
 
@@ -40,7 +41,7 @@ def asked(config: Any, make: Callable[[TensorFlowIpu], Any]) -> Generator[str, N
     recorder.reset()
     data = config.feed(Data(no_images))
     shared = plan(config, "ipu", frozenset({0, 1}))
-    handed = [config.classifier(), getattr(config, "recipe", None)]
+    handed = [config.classifier(), recipe_of(config) if isinstance(config, Training) else None]
     handed += [data.describe(), data.image_shape]
     yield plain(*handed, shared)
     step = make(TensorFlowIpu(HARDWARE))
@@ -83,7 +84,7 @@ def test_every_option_of_a_training_acts(shards: int) -> None:
     def request(one: Training) -> Generator[str, None, None]:
         return asked(
             one,
-            lambda ipu: ipu.training(network("group"), one.recipe, one, feed(training=True)),
+            lambda ipu: ipu.training(network("group"), one, feed(training=True)),
         )
 
     assert without_effect(config, request, OF_THE_METER) == set()

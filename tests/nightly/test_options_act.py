@@ -30,7 +30,7 @@ from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.instances.plan import plan
 from ipubench.fixtures.poplar.options import TF_FLAGS
-from ipubench.models.torch.classification import build_classifier
+from ipubench.models.torch.classification import Described
 from tests.nightly.options_act import digest_of, plain, without_effect
 from tests.support.kernels import no_images
 from tests.support.tensorflow_ipu import SYNTHETIC
@@ -39,15 +39,14 @@ pytestmark = pytest.mark.framework
 
 
 @lru_cache(maxsize=3)
-def drawn(model: str, **options: Any) -> Any:
+def drawn(network: Described) -> Any:
     """Return a network, drawn once for all options that do not change it."""
-    return build_classifier(model, **options)
+    return network()
 
 
-def copied(network: Callable[[], Any]) -> Callable[[], Any]:
+def copied(network: Described) -> Callable[[], Any]:
     """Return a function that copies a drawn network for a step to change."""
-    assert isinstance(network, partial) and network.func is build_classifier
-    return lambda: copy.deepcopy(drawn(*network.args, **network.keywords))
+    return lambda: copy.deepcopy(drawn(network))
 
 
 def torch_asked(config: Classifier, monkeypatch: pytest.MonkeyPatch) -> Generator[str, None, None]:

@@ -86,14 +86,14 @@ def of_application(config: Application, data: Data, look: Callable[[Any], Any]) 
     config = settled(config)
     runtime = TensorFlowIpu(HARDWARE)
     feed, validation = config.feed(data), config.validation_feed(data)
-    step = runtime.application(config.classifier(), config.recipe, config, feed, validation)
+    step = runtime.application(config.classifier(), config, feed, validation)
     return opened(step, look)
 
 
 def of_training(config: Training, data: Data, look: Callable[[Any], Any]) -> Any:
     recorder.reset()
     runtime = TensorFlowIpu(HARDWARE)
-    step = runtime.training(network("group"), config.recipe, config, config.feed(data))
+    step = runtime.training(network("group"), config, config.feed(data))
     return opened(step, look)
 
 

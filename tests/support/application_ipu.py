@@ -11,13 +11,10 @@ import pytest
 
 from ipubench.bench_training.application.case import Application
 from ipubench.fixtures.case.values import Parameters
-from ipubench.fixtures.data.imagenet.pipeline import plain_options
+from ipubench.fixtures.data.tf_data import plain_options
 from ipubench.fixtures.data.tfds.feed import ApplicationFeed
 from ipubench.fixtures.devices.ipu import IpuDevice
-from ipubench.fixtures.runtimes.tensorflow.ipu.application_options import (
-    application_ipu_config,
-    validation_options,
-)
+from ipubench.fixtures.runtimes.tensorflow.ipu.settings import ipu_config
 from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
 from tests.doubles import tensorflow_ipu as double
@@ -89,7 +86,6 @@ def step_of(
     runtime: Any = TensorFlowIpu(device) if config.system != "host" else TensorFlowHost(device)
     step = runtime.application(
         config.classifier(),
-        config.recipe,
         config,
         feed(config, config.training),
         lambda: feed(config, False),
@@ -102,9 +98,9 @@ def settings_of(
     config: Application, training: bool = True, device: IpuDevice = HARDWARE
 ) -> Dict[str, Any]:
     """Return the options of the device that differ from the SDK's defaults."""
-    options = config if training else validation_options(config)
+    options = config if training else config.for_validation()
     ipu = sys.modules["tensorflow.python.ipu"]
-    application_ipu_config(ipu, options, device, training).configure_ipu_system()
+    ipu_config(ipu, options, device, training).configure_ipu_system()
     return {name: getattr(value, "name", value) for name, value in recorder.configured.items()}
 
 

@@ -59,7 +59,7 @@ def trained(
     feed = config.feed(data)
     norm = "batch" if config.batch_norm else "group"
     built = config.classifier() if own_network else network(norm, keep, feed.classes)
-    step = runtime.training(built, config.recipe, config, feed)
+    step = runtime.training(built, config, feed)
     step.build()
     return step
 

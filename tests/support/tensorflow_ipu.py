@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ipubench.fixtures.data.imagenet.feed import ImageNetFeed
-from ipubench.fixtures.data.imagenet.pipeline import plain_options
+from ipubench.fixtures.data.tf_data import plain_options
 from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.poplar.options import TF_FLAGS
 from tests.doubles import popdist

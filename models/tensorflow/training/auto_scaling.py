@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Sequence
 
-from ipubench.models.tensorflow.training.application_optimisers import Sgd
 from ipubench.models.tensorflow.training.optimisers import Optimiser
 
 FIRST = 1.0
@@ -29,7 +28,7 @@ THRESHOLD = 1e-5
 EDGE = 2.0**13
 
 
-class AutoScaledSgd(Sgd):
+class AutoScaledSgd(Optimiser):
     """SGD that chooses the scale of the loss.
 
     ``variables``, made with the slots, are float32 scalars: the scale; the elements near overflow,

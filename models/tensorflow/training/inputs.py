@@ -1,7 +1,6 @@
 """Converts pixels to the input of a network's first convolution, on the device.
 
-A pixel of ImageNet is normalised to ``pixel * SCALE - SHIFT``, per channel; MEANS are the means in
-pixel values.
+MEANS are the means of ImageNet's pixels, per channel.
 """
 
 from __future__ import annotations
@@ -9,10 +8,8 @@ from __future__ import annotations
 import math
 from typing import Any, Optional
 
-from ipubench.models.published import DEVIATION, MEAN
+from ipubench.models.published import DEVIATION, MEAN, SCALE, SHIFT
 
-SCALE = tuple(1.0 / (255.0 * deviation) for deviation in DEVIATION)
-SHIFT = tuple(mean / deviation for mean, deviation in zip(MEAN, DEVIATION))
 MEANS = (123.68, 116.78, 103.94)
 
 

@@ -1,4 +1,4 @@
-"""Optimisers on master weights: SGD, momentum, RMSprop, LARS, with the formulas of TensorFlow 1.
+"""Optimisers on master weights: SGD, RMSprop, LARS, with the formulas of TensorFlow 1 and of Keras.
 
 They can also keep an average of the weights over a run.
 
@@ -10,7 +10,8 @@ plain operations, and half to two thirds of that of its ``ResourceApply...`` ope
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict, List, Sequence, Tuple, Type
+from dataclasses import dataclass
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 #: (index of a variable, the tensor that updates it, a value for all) -> None; assigns.
 Apply = Callable[[int, Any, Any], None]
@@ -42,16 +43,49 @@ def for_each(tf: Any, apply: Apply, tensors: Sequence[Any], shared: Any, fuse: b
 SKIPPED = ("beta", "gamma", "bias")
 
 
-class Optimiser:
-    """Plain gradient descent (SGD): w -= rate * g. Also the base of all optimisers.
+@dataclass(frozen=True)
+class Momentum:
+    """What past gradients add to a weight's change. Without a ``factor``: w -= rate * g.
 
-    g = gradient / ``loss_scaling`` + ``weight_decay`` * w, the last term (L2) only for variables
-    whose names contain no word of ``skipped``. ``fuse`` is for a host; an IPU's program is compiled
+    v = factor * v + rate * g; w -= v, or unless ``of_changes``: a = factor * a + g; w -= rate * a.
+    This makes a difference while the rate changes.
+    """
+
+    factor: Optional[float] = None
+    of_changes: bool = False
+
+    @property
+    def initial(self) -> Tuple[float, ...]:
+        """The initial value of v, if there is one."""
+        return () if self.factor is None else (0.0,)
+
+    def moved(self, weight: Any, slope: Any, state: List[Any], rate: Any) -> Tuple[Any, ...]:
+        """Return (w,) or (w, v) after a gradient; ``state`` ends with v."""
+        if self.of_changes or self.factor is None:
+            return self.changed(weight, rate * slope, state)
+        total = self.factor * state[-1] + slope
+        return weight - rate * total, total
+
+    def changed(self, weight: Any, change: Any, state: List[Any]) -> Tuple[Any, ...]:
+        """Return the same after a change of the weight, a gradient times the rate."""
+        if self.factor is None:
+            return (weight - change,)
+        total = self.factor * state[-1] + change
+        return weight - total, total
+
+
+class Optimiser:
+    """Gradient descent (SGD), with or without momentum. Also the base of all optimisers.
+
+    g = gradient / ``loss_scaling`` + ``l2`` * w + ``weight_decay`` * w, the last term only for
+    variables whose names contain no word of ``skipped``. With ``decoupled`` weight decay momentum
+    does not accumulate it, and it acts on all variables: w -= rate * weight_decay * w (Loshchilov
+    and Hutter, 2019, arXiv 1711.05101, SGDW). ``fuse`` is for a host; an IPU's program is compiled
     as a whole.
     """
 
     #: The initial value of each slot of a variable.
-    initial: Tuple[float, ...] = ()
+    initial: Tuple[float, ...]
     #: Variables that belong to no weight; made with the slots.
     variables: Sequence[Any] = ()
 
@@ -59,13 +93,20 @@ class Optimiser:
         self,
         tf: Any,
         *,
+        momentum: Momentum = Momentum(),
         weight_decay: float = 0.0,
+        decoupled: bool = False,
+        l2: float = 0.0,
         loss_scaling: float = 1.0,
         skipped: Sequence[str] = SKIPPED,
         fuse: bool = True,
     ) -> None:
         self._tf = tf
+        self._momentum = momentum
+        self.initial = momentum.initial
         self._weight_decay = weight_decay
+        self._decoupled = decoupled
+        self._l2 = l2
         self._loss_scaling = loss_scaling
         self._unscale: Any = 1.0 / loss_scaling
         self._skipped = tuple(skipped)
@@ -114,85 +155,79 @@ class Optimiser:
 
     def _step(self, weight: Any, slope: Any, state: List[Any], rate: Any, decayed: bool) -> Any:
         """Return the new weight, then the new state; all float32."""
-        return (weight - rate * self._with_decay(weight, slope, decayed),)
+        slope = self._regularised(weight, slope)
+        if not self._decoupled:
+            slope = self._with_decay(weight, slope, decayed)
+            return self._momentum.moved(weight, slope, state, rate)
+        change = rate * slope
+        if self._weight_decay:
+            weight = weight - rate * self._weight_decay * weight
+        return self._momentum.changed(weight, change, state)
+
+    def _regularised(self, weight: Any, slope: Any) -> Any:
+        return slope + self._l2 * weight if self._l2 else slope
 
     def _with_decay(self, weight: Any, slope: Any, decayed: bool) -> Any:
         return slope + self._weight_decay * weight if decayed and self._weight_decay else slope
 
 
-class Momentum(Optimiser):
-    """a = momentum * a + g; w -= rate * a."""
+class RMSprop(Optimiser):
+    """s = decay * s + (1 - decay) * g^2; then momentum of the changes, rate * g / root.
 
-    initial: Tuple[float, ...] = (0.0,)
-
-    def __init__(self, tf: Any, *, momentum: float, **options: Any) -> None:
-        super().__init__(tf, **options)
-        self._momentum = momentum
-
-    def _step(self, weight: Any, slope: Any, state: List[Any], rate: Any, decayed: bool) -> Any:
-        total = self._momentum * state[0] + self._with_decay(weight, slope, decayed)
-        return weight - rate * total, total
-
-
-class RMSprop(Momentum):
-    """s = decay * s + (1 - decay) * g^2; m = momentum * m + rate * g / sqrt(s + epsilon); w -= m.
-
-    As in TensorFlow 1, s starts at 1, and epsilon is inside the root.
+    As in TensorFlow 1, s starts at 1, and root = sqrt(s + epsilon). With ``as_keras`` it starts at
+    0, and without momentum root = sqrt(s) + epsilon.
     """
-
-    initial: Tuple[float, ...] = (1.0, 0.0)
 
     def __init__(
-        self, tf: Any, *, rmsprop_decay: float, rmsprop_epsilon: float, **options: Any
+        self, tf: Any, *, decay: float, epsilon: float, as_keras: bool = False, **options: Any
     ) -> None:
         super().__init__(tf, **options)
-        self._decay = rmsprop_decay
-        self._epsilon = rmsprop_epsilon
+        self._decay = decay
+        self._epsilon = epsilon
+        self._as_keras = as_keras
+        self.initial = (0.0 if as_keras else 1.0, *self.initial)
 
     def _step(self, weight: Any, slope: Any, state: List[Any], rate: Any, decayed: bool) -> Any:
-        slope = self._with_decay(weight, slope, decayed)
+        slope = self._with_decay(weight, self._regularised(weight, slope), decayed)
         square = self._decay * state[0] + (1.0 - self._decay) * slope * slope
-        scaled = slope * self._tf.math.rsqrt(square + self._epsilon)
-        total = self._momentum * state[1] + rate * scaled
-        return weight - total, square, total
+        change = self._change(slope, square, rate)
+        weight, *gathered = self._momentum.changed(weight, change, state)
+        return (weight, square, *gathered)
+
+    def _change(self, slope: Any, square: Any, rate: Any) -> Any:
+        tf = self._tf
+        if not self._as_keras:
+            return rate * (slope * tf.math.rsqrt(square + self._epsilon))
+        has_momentum = self._momentum.factor is not None
+        inside, outside = (self._epsilon, 0.0) if has_momentum else (0.0, self._epsilon)
+        return rate * slope / (tf.sqrt(square + inside) + outside)
 
 
-class Lars(Momentum):
-    """Momentum with a rate per variable: rate * eeta |w| / (|g| + weight_decay |w| + eps).
+class Lars(Optimiser):
+    """Momentum with a rate per variable: rate * eeta |w| / (|g| + weight_decay |w| + epsilon).
 
     |g| is without weight decay. If |w| or |g| is zero, and for skipped names, the rate is the
-    plain one (You et al., 2017, arXiv 1708.03888, in the form of TensorFlow 1's LARSOptimizer,
-    whose momentum accumulates gradients, not updates).
+    plain one (You et al., 2017, arXiv 1708.03888).
     """
 
-    def __init__(self, tf: Any, *, lars_eeta: float, lars_epsilon: float, **options: Any) -> None:
+    def __init__(self, tf: Any, *, eeta: float, epsilon: float, **options: Any) -> None:
         super().__init__(tf, **options)
-        self._eeta = lars_eeta
-        self._epsilon = lars_epsilon
+        self._eeta = eeta
+        self._epsilon = epsilon
 
     def _step(self, weight: Any, slope: Any, state: List[Any], rate: Any, decayed: bool) -> Any:
+        slope = self._regularised(weight, slope)
         if decayed:
-            decay, epsilon = self._weight_decay, self._epsilon
-            rate = rate * lars_trust(self._tf, weight, slope, self._eeta, decay, epsilon)
-        return super()._step(weight, slope, state, rate, decayed)
+            rate = rate * self._trust(weight, slope)
+        return self._momentum.moved(weight, self._with_decay(weight, slope, decayed), state, rate)
 
-
-def lars_trust(
-    tf: Any, weight: Any, slope: Any, eeta: float, weight_decay: float, epsilon: float
-) -> Any:
-    """Return eeta |w| / (|g| + weight_decay |w| + epsilon), or 1 if |w| or |g| is zero."""
-    weights, slopes = tf.norm(weight), tf.norm(slope)
-    below = slopes + weight_decay * weights + epsilon
-    usable = tf.logical_and(weights > 0.0, slopes > 0.0)
-    return tf.where(usable, eeta * tf.math.divide_no_nan(weights, below), 1.0)
-
-
-OPTIMISERS: Dict[str, Type[Optimiser]] = {
-    "SGD": Optimiser,
-    "momentum": Momentum,
-    "RMSprop": RMSprop,
-    "LARS": Lars,
-}
+    def _trust(self, weight: Any, slope: Any) -> Any:
+        """Return eeta |w| / (|g| + weight_decay |w| + epsilon), or 1 if |w| or |g| is zero."""
+        tf = self._tf
+        weights, slopes = tf.norm(weight), tf.norm(slope)
+        below = slopes + self._weight_decay * weights + self._epsilon
+        usable = tf.logical_and(weights > 0.0, slopes > 0.0)
+        return tf.where(usable, self._eeta * tf.math.divide_no_nan(weights, below), 1.0)
 
 
 def default_rmsprop_decay(global_batch: int, exponent: int) -> float:

@@ -1,19 +1,25 @@
 """Learning rates over a run, as plain numbers: update number in, rate out.
 
-The schedules are those of Graphcore's TensorFlow CNN training program. Updates count from 0; after
-the end of a run the rate stays constant.
+The curves and warm-ups are those of Graphcore's two TensorFlow CNN programs. Updates count from 0;
+after the end of a run the rate stays constant.
 """
 
 from __future__ import annotations
 
+import bisect
 import math
 from dataclasses import dataclass
-from typing import Dict, Optional, Tuple, Type
+from typing import Callable, Sequence, Tuple
 
 DROPS = (0.3, 0.6, 0.8, 0.9)
 #: Exponents N of the rate 2^N * global batch size.
 EXPONENTS = {"SGD": -8, "momentum": -11}
 EFFICIENTNET_EXPONENTS = {"SGD": -7, "momentum": -10, "RMSprop": -14}
+
+#: Update -> the rate without warm-up.
+Curve = Callable[[int], float]
+#: Update -> (factor of the rate, update whose rate it is).
+Warmup = Callable[[int], Tuple[float, int]]
 
 
 def updates_per_epoch(images: int, global_batch: int) -> int:
@@ -47,80 +53,92 @@ def default_exponent(optimiser: str, efficientnet: bool = False) -> int:
     return exponents[optimiser]
 
 
+def at_once(update: int) -> Tuple[float, int]:
+    """Warm up in no time."""
+    return 1.0, update
+
+
 @dataclass(frozen=True)
 class Schedule:
-    """A rate that falls from ``base`` over ``total`` updates, warmed up in the first ``warmup``.
+    """A rate that follows a curve, after a warm-up; it changes every ``stair`` updates."""
 
-    During warm-up the schedule's value is multiplied by update / ``warmup``. ``warmup`` may be
-    longer than the run.
-    """
-
-    base: float
-    total: int
-    warmup: float = 0.0
+    curve: Curve
+    warmup: Warmup = at_once
+    stair: int = 1
 
     def rate(self, update: int) -> float:
         """Return the learning rate of an update, counted from 0."""
-        warm = min(1.0, update / self.warmup) if self.warmup else 1.0
-        return warm * self._value(min(update, self.total))
-
-    def _value(self, update: int) -> float:
-        raise NotImplementedError
+        factor, update = self.warmup(update // self.stair * self.stair)
+        return factor * self.curve(update)
 
 
-@dataclass(frozen=True)
-class Stepped(Schedule):
-    """base * decay^k, where k counts the ``drops`` (fractions of the run) reached."""
-
-    decay: float = 0.1
-    drops: Tuple[float, ...] = DROPS
-
-    def _value(self, update: int) -> float:
-        return float(self.base * self.decay ** sum(update / self.total >= d for d in self.drops))
+# --- warm-ups --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Cosine(Schedule):
-    """base / 2 * (1 + cos(pi * update / total)) (Loshchilov and Hutter, 2017, arXiv 1608.03983)."""
-
-    def _value(self, update: int) -> float:
-        return self.base / 2.0 * (1.0 + math.cos(math.pi * update / self.total))
+def rising(warmup: float) -> Warmup:
+    """Multiply the curve by update / ``warmup``, which may be longer than the run."""
+    return lambda update: (min(1.0, update / warmup) if warmup else 1.0, update)
 
 
-@dataclass(frozen=True)
-class Exponential(Schedule):
-    """base * decay^k after k of ``drops`` equal parts of the run."""
-
-    decay: float = 0.97
-    drops: int = 146
-
-    def _value(self, update: int) -> float:
-        return float(self.base * self.decay ** (update * self.drops // self.total))
+def masked(warmup: int) -> Warmup:
+    """Multiply the curve by (update + 1) / (warmup + 1)."""
+    return lambda update: (min(1.0, (update + 1) / (warmup + 1)), update)
 
 
-@dataclass(frozen=True)
-class Polynomial(Schedule):
-    """(base - end) * (1 - t)^power + end; t runs from 0 to 1 between warm-up and the run's end.
+def shifted(warmup: int) -> Warmup:
+    """Multiply the curve's first rate in the same way; the curve starts after the warm-up."""
+    return lambda update: (min(1.0, (update + 1) / (warmup + 1)), max(0, update - warmup))
 
-    The last rate is ``end``, or without it ``end_ratio`` of the base rate.
+
+# --- curves ----------------------------------------------------------------------------------
+
+
+def constant(base: float) -> Curve:
+    """Return ``base``."""
+    return lambda update: base
+
+
+def cosine(base: float, total: int) -> Curve:
+    """Return base / 2 * (1 + cos(pi * update / total)) (Loshchilov and Hutter, 2017, arXiv
+    1608.03983).
     """
-
-    power: float = 2.0
-    end_ratio: float = 1e-5
-    end: Optional[float] = None
-
-    def _value(self, update: int) -> float:
-        end = self.end_ratio * self.base if self.end is None else self.end
-        if update <= self.warmup:
-            return self.base
-        done = (update - self.warmup) / (self.total - self.warmup)
-        return float((self.base - end) * (1.0 - done) ** self.power + end)
+    return lambda update: base / 2.0 * (1.0 + math.cos(math.pi * min(update, total) / total))
 
 
-#: By the names of the original program's option.
-SCHEDULES: Dict[str, Type[Schedule]] = {
-    "stepped": Stepped,
-    "cosine": Cosine,
-    "exponential": Exponential,
-    "polynomial_decay_lr": Polynomial,
-}
+def polynomial(
+    base: float, end: float, power: float, total: float, constant_until: float = -1.0
+) -> Curve:
+    """Return (base - end) * (1 - t)^power + end; t runs from 0 to 1 until update ``total``.
+
+    Up to update ``constant_until`` the rate is ``base``, and t runs from there.
+    """
+    start = max(0.0, constant_until)
+
+    def curve(update: int) -> float:
+        reached = min(update, total)
+        if reached <= constant_until:
+            return base
+        done = (reached - start) / (total - start)
+        return float((base - end) * (1.0 - done) ** power + end)
+
+    return curve
+
+
+def dropping(base: float, decay: float, total: int, places: Sequence[float]) -> Curve:
+    """Return base * decay^k, where k counts the ``places`` (shares of the run) reached."""
+
+    def curve(update: int) -> float:
+        done = min(update, total) / total
+        return float(base * decay ** sum(done >= place for place in places))
+
+    return curve
+
+
+def exponential(base: float, decay: float, total: int, drops: int) -> Curve:
+    """Return base * decay^k after k of ``drops`` equal parts of the run."""
+    return lambda update: float(base * decay ** (min(update, total) * drops // total))
+
+
+def stepped(values: Sequence[float], boundaries: Sequence[int]) -> Curve:
+    """Return values[i] after boundaries[i - 1] up to boundaries[i], inclusive."""
+    return lambda update: values[bisect.bisect_left(boundaries, update)]

@@ -10,7 +10,7 @@ import pytest
 from ipubench.fixtures.data.feeds import ArrayFeed, TensorSpec
 from ipubench.fixtures.data.imagenet import pipeline as imagenet
 from ipubench.fixtures.data.imagenet.feed import ImageNetFeed
-from ipubench.fixtures.data.imagenet.pipeline import plain_options
+from ipubench.fixtures.data.tf_data import plain_options
 from ipubench.fixtures.data.tfds import pipeline as tfds
 from ipubench.fixtures.data.tfds.feed import ApplicationFeed
 from ipubench.fixtures.data.tfds.find import find_prepared

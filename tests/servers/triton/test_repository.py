@@ -96,9 +96,9 @@ def test_a_hosts_model_has_its_network_in_the_configuration(
     assert (found["backend"], found["max_batch_size"]) == ("python", 3)
     assert found["output"][0]["data_type"] == "TYPE_FP32"
     network = json.loads(found["parameters"]["network"]["string_value"])
-    assert (network["model"], network["shape"]) == ("resnet50", [3, 3, 224, 224])
-    assert network["keywords"]["weights"] == str(weights)
-    assert network["keywords"]["norm"]["kind"] == "batch"
+    assert (network["network"]["model"], network["shape"]) == ("resnet50", [3, 3, 224, 224])
+    assert network["network"]["weights"] == str(weights)
+    assert network["network"]["norm"]["kind"] == "batch"
     assert "dynamic_batching" not in found
     joining = dataclasses.replace(
         config, max_batch_size=8, max_queue_delay_ms=1.5, preferred_batch_sizes=(6, 4)

@@ -85,7 +85,6 @@ def step_of(config: Application, data: Any = None) -> Any:
     data = data or Data(nothing)
     step = TensorFlowHost(CpuDevice()).application(
         config.classifier(),
-        config.recipe,
         config,
         config.feed(data),
         config.validation_feed(data),
@@ -130,11 +129,11 @@ def finished(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Finishe
     losses, accuracies, wanted = [], [], []
     for _ in range(4):
         step()
-        losses.append(step.loss)
-        accuracies.append(step.accuracy)
-        if step.updates % 4 == 0:
-            wanted.append(accuracy_of(step.classifier, config, data))
-    state = [variable.numpy() for variable in step._state().values()]
+        losses.append(step.program.loss)
+        accuracies.append(step.program.accuracy)
+        if step.program.updates % 4 == 0:
+            wanted.append(accuracy_of(step.program.classifier, config, data))
+    state = [variable.numpy() for variable in step.program.state().values()]
     validation = step.finish()["validation"]
     step.close()
     # Values of the unfolded network on all images without padding.
@@ -154,7 +153,7 @@ def test_a_call_runs_the_updates_up_to_the_next_host_event(
     config = small(checkpoint_output_dir=str(tmp_path), validation=False)
     step = step_of(config)
     assert (step.calibrated, step.batches_per_step, step.most_rounds) == (False, 2, 4)
-    assert step.updates == 0  # compiling runs nothing
+    assert step.program.updates == 0  # compiling runs nothing
     caplog.set_level(logging.INFO, "ipubench.training")
     step()
     # If the weights are needed, training continues beyond the measurement.
@@ -167,10 +166,9 @@ def test_a_call_runs_the_updates_up_to_the_next_host_event(
     names = ("weight_updates", "log_lines", "checkpoints")
     assert [counters[name] for name in names] == [10, 4, 2]
     rates = [float(rate) for rate in re.findall(r"lr: (\S+),", caplog.text)]
-    recipe = config.recipe
     # The rate of each call's last update; after the end the last one stays.
-    assert rates == pytest.approx([recipe.rate(n) for n in (1, 3, 5, 7)], rel=1e-4)
-    assert step._rate(9) == recipe.rate(7)
+    assert rates == pytest.approx([config.rate(n) for n in (1, 3, 5, 7)], rel=1e-4)
+    assert config.rate(9) == config.rate(7)  # after the end the last one stays
     seconds = pytest.approx(step.progress.seconds)
     assert facts == {"training_seconds": seconds, "epochs": 2.0, "of_epochs": 2}
     step.close()
@@ -182,14 +180,14 @@ def test_the_training_accuracy_is_that_of_the_seen_images(tmp_path: Path) -> Non
     still = Parameters({"initial_learning_rate": 0.0})
     config = small(lr_schedule="const", lr_schedule_params=still, validation=False)
     step = step_of(config)
-    before = [variable.numpy() for variable in step.classifier.trainable_variables]
-    image, label = step._input.take()
-    answers = tf.argmax(step.classifier(image, ForwardPass(training=True)), 1, tf.int32)
+    before = [variable.numpy() for variable in step.program.classifier.trainable_variables]
+    image, label = step.program._input.take()
+    answers = tf.argmax(step.program.classifier(image, ForwardPass(training=True)), 1, tf.int32)
     wanted = float(tf.reduce_mean(tf.cast(answers == label, tf.float32)))
     step()
-    assert step.accuracy == wanted
+    assert step.program.accuracy == wanted
     assert step.counters()["training_accuracy"] == wanted
-    after = step.classifier.trainable_variables
+    after = step.program.classifier.trainable_variables
     assert all(np.array_equal(one, other.numpy()) for one, other in zip(before, after))
     step.close()
 
@@ -207,9 +205,9 @@ def test_a_resumed_run_has_the_same_loss_curve(
     assert again.describe()["restored"] == str(tmp_path / "checkpoint-00000004.npz")
     for loss, accuracy in list(zip(finished.losses, finished.accuracies))[2:]:
         again()
-        assert again.loss == pytest.approx(loss, rel=1e-5)
-        assert again.accuracy == accuracy
-    found = [variable.numpy() for variable in again._state().values()]
+        assert again.program.loss == pytest.approx(loss, rel=1e-5)
+        assert again.program.accuracy == accuracy
+    found = [variable.numpy() for variable in again.program.state().values()]
     assert all(np.allclose(one, other, 1e-4, 1e-6) for one, other in zip(found, finished.state))
     # Checkpoints from before the stop belong to the training, too.
     assert [one["epoch"] for one in again.finish()["validation"]] == [1.0, 2.0]
@@ -245,7 +243,7 @@ def test_without_checkpoints_the_final_weights_are_validated(
     step = step_of(config, data)
     for _ in range(4):
         step()
-    wanted = accuracy_of(step.classifier, config, data)
+    wanted = accuracy_of(step.program.classifier, config, data)
     step.prepare_rounds(print)
     monkeypatch.setattr(step.progress._last, "save", lambda *_: pytest.fail("in a round"))
     step()
@@ -285,7 +283,7 @@ def test_a_folder_of_checkpoints_is_validated(dataset: Path, finished: Finished)
     # More than two passes: a measurement repeats the data.
     step.batches_per_step = 2 * step.feed.batches_per_epoch
     step()
-    assert step.correct == 2 * round(trained[1]["accuracy"] * trained[1]["images"])
+    assert step.program.correct == 2 * round(trained[1]["accuracy"] * trained[1]["images"])
     facts = step.finish()
     assert facts["validation"] == trained
     (line,) = step.summary(facts)

@@ -28,8 +28,8 @@ from ipubench.fixtures.instances.plan import plan
 from ipubench.fixtures.poplar.options import TF_FLAGS
 from ipubench.fixtures.runtimes.data_parallel import popdist_strategy
 from ipubench.fixtures.runtimes.tensorflow.application import checkpoints
-from ipubench.fixtures.runtimes.tensorflow.application.state import OPTIMISER
 from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
+from ipubench.fixtures.runtimes.tensorflow.state import OPTIMISER
 from ipubench.models.tensorflow.training import auto_scaling
 from tests.doubles import tensorflow_ipu as double
 from tests.doubles.tensorflow_ipu import recorder
@@ -99,7 +99,7 @@ def test_a_run_agrees_with_a_host_in_log_checkpoints_and_validation(
     caplog.set_level(logging.INFO, "ipubench.training")
     config = replace(SMALL, clean_dir=False, pipeline_validation_model=True, **PIPELINE)
     host = on_host(replace(config, checkpoint_output_dir=str(tmp_path / "host")))
-    start = values(host.classifier.trainable_variables)
+    start = values(host.program.classifier.trainable_variables)
     host()
     host()
     wanted = log_lines(caplog)
@@ -111,10 +111,12 @@ def test_a_run_agrees_with_a_host_in_log_checkpoints_and_validation(
     found = log_lines(caplog)
     assert [line[0] for line in found] == [2, 4]
     np.testing.assert_allclose(found, wanted, rtol=1e-4)
-    rates = [config.recipe.rate(update) for update in (1, 3)]
+    rates = [config.rate(update) for update in (1, 3)]
     assert [line[1] for line in found] == pytest.approx(rates, rel=1e-4)
-    assert_same(ours.classifier.trainable_variables, host.classifier.trainable_variables)
-    moved = zip(start, values(ours.classifier.trainable_variables))
+    assert_same(
+        ours.program.classifier.trainable_variables, host.program.classifier.trainable_variables
+    )
+    moved = zip(start, values(ours.program.classifier.trainable_variables))
     assert all(np.abs(before - now).max() > 1e-4 for before, now in moved)
     counters = ours.counters()
     assert (counters["weight_updates"], counters["log_lines"], counters["checkpoints"]) == (4, 2, 1)
@@ -141,10 +143,12 @@ def test_a_run_agrees_with_a_host_in_log_checkpoints_and_validation(
     ours.close()
     host()
     resumed = step_of(replace(config, checkpoint_input_dir=str(tmp_path / "host")))
-    assert resumed.updates == 4
+    assert resumed.program.updates == 4
     resumed.compile()
-    assert resumed.loss == pytest.approx(host.loss, rel=1e-4)
-    assert_same(resumed.classifier.trainable_variables, host.classifier.trainable_variables)
+    assert resumed.program.loss == pytest.approx(host.program.loss, rel=1e-4)
+    assert_same(
+        resumed.program.classifier.trainable_variables, host.program.classifier.trainable_variables
+    )
     host.close()
     resumed.close()
     of = replace(config, training=False, checkpoint_input_dir=str(tmp_path / "ipu"))
@@ -197,8 +201,8 @@ def test_automatic_loss_scaling_agrees_with_a_host(
     for call in range(4):
         (ours if call else ours.compile)()  # the first call compiles
         host()
-        assert ours.loss == pytest.approx(host.loss, rel=1e-4)
-        mine, theirs = ours._state(), host._state()
+        assert ours.program.loss == pytest.approx(host.program.loss, rel=1e-4)
+        mine, theirs = ours.program.state(), host.program.state()
         assert list(mine) == list(theirs)
         kept = [name for name in mine if name.startswith(OPTIMISER)]
         assert len(kept) == 4
@@ -206,11 +210,13 @@ def test_automatic_loss_scaling_agrees_with_a_host(
             assert float(mine[name].numpy()) == float(theirs[name].numpy())
         scales.append(ours.counters()["loss_scale"])
         assert scales[-1] == host.counters()["loss_scale"]
-        assert_same(ours.classifier.trainable_variables, host.classifier.trainable_variables)
+        assert_same(
+            ours.program.classifier.trainable_variables, host.program.classifier.trainable_variables
+        )
         if config.gradient_accumulation_count == 1:
             # The averages of batch norms, too: they travel as gradients but are not scaled. A host
             # moves them with every micro batch.
-            assert_same(ours.classifier.variables, host.classifier.variables)
+            assert_same(ours.program.classifier.variables, host.program.classifier.variables)
     assert min(scales) < scales[0] == 64.0
     assert scales[-1] > min(scales)
     for step in (ours, host):
@@ -224,11 +230,11 @@ def test_with_synthetic_data_nothing_is_returned(monkeypatch: pytest.MonkeyPatch
     config = replace(SMALL, data="synthetic", **options)
     made = step_of(config)
     made.compile()
-    assert np.isnan(made.loss)
-    assert np.isnan(made.accuracy)
+    assert np.isnan(made.program.loss)
+    assert np.isnan(made.program.accuracy)
     assert made.counters() == {
         "weight_updates": 2,
-        "learning_rate": config.recipe.rate(1),
+        "learning_rate": config.rate(1),
         "log_lines": 1,
         "checkpoints": 0,
     }
@@ -323,8 +329,10 @@ def test_every_other_option_reaches_the_sdk() -> None:
     }
     recorder.only_arguments = True
     made = step_of(config)
-    made._run = made._tf.function(made._program, autograph=False, jit_compile=True)
-    made._execute()
+    made.program._run = made.program._tf.function(
+        made.program._program, autograph=False, jit_compile=True
+    )
+    made.program._execute()
     call = recorder.arguments("pipeline")
     assert call["pipeline_schedule"].name == "Sequential"
     assert call["recomputation_mode"].name == "Auto"
@@ -405,14 +413,14 @@ def test_instances_average_what_they_log_and_save_on_request(
     assert reduced == (["MEAN"] if reduced_by == "hosts" else [])
     of_means = [how for name, how in recorder.calls if name == "cross_replica_mean"]
     groups = [how.get("replica_group_size") for how in of_means]
-    weights = len(made._update.variables)
+    weights = len(made.program.update.variables)
     shown = [group for group in groups if group]
     if config.shards > 1:
         assert len(groups) > weights if reduced_by == "IPUs" else len(groups) % weights == 0
     else:
         assert shown == ([] if reduced_by == "IPUs" else [2, 2])  # loss, correct predictions
-    assert np.isfinite(made.loss)
-    assert 0 <= made.accuracy <= 1
+    assert np.isfinite(made.program.loss)
+    assert 0 <= made.program.accuracy <= 1
     assert made.progress.counters()["checkpoints"] == 1
     saves = config.ckpt_all_instances
     assert [path.name for path in tmp_path.iterdir()] == ["instance-1"] * saves
@@ -435,7 +443,7 @@ def test_an_instance_without_checkpoints_validates_the_first_ones(
     made = step_of(replace(SMALL, replicas=2, instances=2))
     made.compile()
     made()
-    strategy = made._strategy
+    strategy = made.program._strategy
     recorder.calls.clear()
     (found,) = made.finish()["validation"]
     sums = [how for name, how in recorder.calls if name == "PopDistStrategy.reduce"]
@@ -473,7 +481,7 @@ def test_validation_alone_by_instances_has_its_own_replicas(
     # Of 22 images each instance has 11, and its 4 replicas take 4 at a time.
     single: Any = replace(config, micro_batch_size=1)
     runtime: Any = TensorFlowIpu(HARDWARE)
-    given_to = (single.classifier(), single.recipe, single, feed_of(single, False))
+    given_to = (single.classifier(), single, feed_of(single, False))
     assert runtime.application(*given_to, None).batches_per_step == 3
 
 
@@ -547,7 +555,7 @@ def test_a_failure_is_one_message_and_releases_the_ipus(tmp_path: Path) -> None:
     checkpoints.save(tmp_path, 4, {"weights/0/other": np.zeros(3)}, {"epoch": 1.0})
     config = replace(SMALL, checkpoint_input_dir=str(tmp_path))
     step: Any = TensorFlowIpu(HARDWARE).application(
-        config.classifier(), config.recipe, config, feed_of(config), lambda: feed_of(config)
+        config.classifier(), config, feed_of(config), lambda: feed_of(config)
     )
     with pytest.raises(CaseError, match="belongs to another network"):
         step.build()

@@ -52,13 +52,13 @@ config = Application(
 config.check()
 data = Data(lambda kind, *names: find_prepared(folder, *names), part=(rank, count))
 step = TensorFlowHost(CpuDevice()).application(
-    config.classifier(), config.recipe, config, config.feed(data),
+    config.classifier(), config, config.feed(data),
     config.validation_feed(data))
 step.build()
 step.compile()
-losses = [step.run(1) for _ in range({updates})]
-norms = [float(abs(v.numpy()).sum()) for v in step.classifier.trainable_variables]
-print(json.dumps({{"losses": losses, "norms": norms, "accuracy": step.accuracy}}))
+losses = [step.program.run(1) for _ in range({updates})]
+norms = [float(abs(v.numpy()).sum()) for v in step.program.classifier.trainable_variables]
+print(json.dumps({{"losses": losses, "norms": norms, "accuracy": step.program.accuracy}}))
 """
 
 

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from ipubench.bench_training.bench_cnn_tensorflow import HOST
+from ipubench.bench_training.training import Training
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.runtimes.tensorflow.host.step import ALONE_FLOP
 from ipubench.fixtures.runtimes.tensorflow.model import RING
 from ipubench.models.published import Stage
 from ipubench.models.tensorflow.cnn import blocks
-from ipubench.models.tensorflow.training.recipe import Recipe
 from tests.support.harness import run_code
 from tests.support.tensorflow_cases import record_folder, small, trained, weights
 
@@ -170,19 +170,19 @@ def test_weights_are_averaged_after_every_update() -> None:
     for _ in range(3):
         step.run(1)
         wanted = [0.5 * old + 0.5 * new for old, new in zip(wanted, weights(step))]
-    found = [variable.numpy() for variable in step._update.averages.averages]
+    found = [variable.numpy() for variable in step.update.averages.averages]
     assert close(found, wanted)
     step.close()
 
 
 def test_replicas_draw_different_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     seeds: List[Any] = []
-    monkeypatch.setattr(Recipe, "mixup_coefficients", lambda *given: seeds.append(given[-1]))
+    monkeypatch.setattr(Training, "mixup_coefficients", lambda *given: seeds.append(given[-1]))
     step = trained(small(data="generated"))
     step.feed.instances = 2
     for number, step.feed.instance in product(range(2), repeat=2):
-        step._update.draws.assign(number)
-        step._update._micro_batch(step._input.take())
+        step.update.draws.assign(number)
+        step.update._micro_batch(step._input.take())
     assert len({tuple(seed.numpy()) for seed in seeds}) == 4
     step.close()
 

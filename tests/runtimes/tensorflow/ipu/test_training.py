@@ -47,6 +47,8 @@ from tests.support.tensorflow_ipu import (
 )
 
 pytestmark = pytest.mark.framework
+#: Images are mixed only if a case has real ones.
+MIXED: Dict[str, Any] = {"data": "real", "mixup_alpha": 0.2, "cutmix_lambda": 0.85}
 
 
 @pytest.fixture(autouse=True)
@@ -82,9 +84,7 @@ def step(
     mode: str = "generated",
     device: IpuDevice = HARDWARE,
 ) -> TrainingProgram:
-    return TensorFlowIpu(device).training(
-        network(norm, keep), config.recipe, config, feed(mode, training=True)
-    )
+    return TensorFlowIpu(device).training(network(norm, keep), config, feed(mode, training=True))
 
 
 def ready(*args: Any, **kwargs: Any) -> TrainingProgram:
@@ -116,7 +116,7 @@ def test_updates_agree_with_a_host(
     made()
     host_config = replace(config, system="host", shards=1, pipeline=False, pipeline_splits=())
     host = TensorFlowHost(CpuDevice(pin=False)).training(
-        network(), config.recipe, host_config, feed(training=True)
+        network(), host_config, feed(training=True)
     )
     host.build()
     start = values(host.classifier.variables)
@@ -130,9 +130,7 @@ def test_updates_agree_with_a_host(
         np.testing.assert_allclose(mine, other, rtol=1e-3, atol=2e-5)
         assert np.abs(mine - before).max() > 1e-4
     if config.weight_avg_exp:
-        averages = zip(
-            values(made._update.averages.averages), values(host._update.averages.averages)
-        )
+        averages = zip(values(made.update.averages.averages), values(host.update.averages.averages))
         for mine, other in averages:
             np.testing.assert_allclose(mine, other, rtol=1e-3, atol=2e-5)
     assert "cross_replica_mean" not in recorder.names()  # there is one replica
@@ -166,7 +164,7 @@ def test_moving_averages_move_once_per_update_by_the_mean_statistics(
     found: List[List[Any]] = []
     for pixels, labels in zip(*batches(config.gradient_accumulation_count)):
         run = ForwardPass(training=True)
-        inputs, _ = config.recipe.prepare(tf, pixels, labels, None, None, tf.float32)
+        inputs, _ = config.prepare(tf, pixels, labels, None, None, tf.float32)
         made.classifier(inputs, run)
         found.append([value.numpy() for _, *parts in run.statistics for value in parts])
     norms = [norm for norm, _, _ in run.statistics]
@@ -185,11 +183,8 @@ def test_mixing_and_dropout_agree_between_a_pipeline_and_a_loop(
     use_batches(monkeypatch)
     losses = []
     for shards in (1, 2):
-        config = options(shards, batches_per_step=1)
-        recipe = replace(config.recipe, mixup_alpha=0.2, cutmix_lambda=0.85)
-        made = TensorFlowIpu(HARDWARE).training(
-            network(keep=0.5), recipe, config, feed(training=True)
-        )
+        config = options(shards, batches_per_step=1, **MIXED)
+        made = TensorFlowIpu(HARDWARE).training(network(keep=0.5), config, feed(training=True))
         made.build()
         made.compile()
         losses.append(made.loss)
@@ -201,9 +196,8 @@ def test_every_batch_has_its_own_seed_and_shares(monkeypatch: pytest.MonkeyPatch
     seeds = []
     for index in range(2):
         start_instance(monkeypatch, index, instances=2, replicas=2, ipus=2)
-        config = options(2, replicas=2, instances=2, seed=5)
-        recipe = replace(config.recipe, mixup_alpha=0.2)
-        made = TensorFlowIpu(HARDWARE).training(network(), recipe, config, feed(training=True))
+        config = options(2, replicas=2, instances=2, seed=5, data="real", mixup_alpha=0.2)
+        made = TensorFlowIpu(HARDWARE).training(network(), config, feed(training=True))
         made.build()
         (queue,) = recorder.queues[-1:]
         images, labels, seed, _ = queue._dataset.element_spec
@@ -231,16 +225,15 @@ def test_synthetic_data_compiles_for_xla_and_returns_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(TF_FLAGS, SYNTHETIC)
-    config = options(2, data="synthetic", batches_per_step=1)
-    recipe = replace(config.recipe, mixup_alpha=0.2, cutmix_lambda=0.85)
-    made = TensorFlowIpu(HARDWARE).training(network(keep=0.5), recipe, config, feed("synthetic"))
+    config = options(2, batches_per_step=1, **MIXED)
+    made = TensorFlowIpu(HARDWARE).training(network(keep=0.5), config, feed("synthetic"))
     made.build()
     made.compile()
     assert recorder.flags == SYNTHETIC
     (queue,) = recorder.queues
     assert int(queue._taken.numpy()) == 0
     assert np.isnan(made.loss)
-    assert made.counters() == {"weight_updates": 1, "learning_rate": config.recipe.rate(0)}
+    assert made.counters() == {"weight_updates": 1, "learning_rate": config.rate(0)}
 
 
 def test_the_rate_is_that_of_the_first_update_of_a_call() -> None:
@@ -251,11 +244,11 @@ def test_the_rate_is_that_of_the_first_update_of_a_call() -> None:
     rates = [made._arguments()[0].numpy()]
     made()
     rates.append(made._arguments()[0].numpy())
-    assert rates == pytest.approx([config.recipe.rate(2), config.recipe.rate(4)], rel=1e-6)
+    assert rates == pytest.approx([config.rate(2), config.rate(4)], rel=1e-6)
     assert rates[0] < rates[1]
     # A record describes the step before its first update; both updates of the last call had one
     # rate.
-    last = config.recipe.rate(2)
+    last = config.rate(2)
     assert made.counters() == {"weight_updates": 4, "learning_rate": last, "loss": made.loss}
     made.loss = math.nan  # training diverged, which the end of the run reports
     assert made.counters()["loss"] is None
@@ -311,7 +304,7 @@ def test_a_published_configuration_becomes_a_pipeline(
                 "experimental.multi_replica_distribution.process_count": config.instances,
             }
         small = feed(training=True, normalise_input=config.normalise_input)
-        made = TensorFlowIpu(HARDWARE).training(network, config.recipe, config, small)
+        made = TensorFlowIpu(HARDWARE).training(network, config, small)
         made.build()
         call = pipeline_call(made)
         assert len(call.pop("computational_stages")) == config.shards == len(firsts) + 1
@@ -507,7 +500,6 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
     config = options(1, gradient_accumulation_count=1)
     made = TensorFlowIpu(HARDWARE).training(
         network(),
-        config.recipe,
         config,
         feed("real", training=True, shards=find_shards(tmp_path, "train")),
     )
