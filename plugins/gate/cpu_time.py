@@ -5,24 +5,30 @@ is evidence only for a case that computes all the time: otherwise it could wait 
 threads, and use no more CPU time. Such a case uses its number of threads times the time of a round,
 less the time that its threads wait for a CPU.
 
+A case that is many times slower needs no such condition: its CPU time alone is more than its time
+was (is_far_slower).
+
 Next to other programs a case uses somewhat more CPU time, because caches are colder. So it may be
 called slower only if both sides lost about the same share of their time to other programs.
 """
 
 from __future__ import annotations
 
+import math
 from statistics import fmean, median
 from typing import List, Optional, Sequence
 
 from ipubench.plugins.gate.countable import LEAST_FRESH, is_clean
 from ipubench.plugins.gate.inference import Effect, decide, effect
 from ipubench.plugins.gate.metric_verdict import log_seconds
-from ipubench.plugins.gate.rounds import AdjacentRounds, equally_disturbed
+from ipubench.plugins.gate.rounds import AdjacentRounds, Side, equally_disturbed
 from ipubench.plugins.record.structs import Process
 from ipubench.plugins.record.verdict import IMPROVED, PASS, REGRESSED
 
 #: A case computes all the time if its busy threads are a whole number, within this share.
 TOLERANCE = 0.03
+#: Other programs do not make a case use this many times its CPU time: caches that they share.
+MOST_COLDER = 2.0
 #: Disturbed processes of a baseline that a slower case needs.
 LEAST_ALIKE = 2
 
@@ -40,20 +46,33 @@ def busy_threads(busy: float) -> Optional[int]:
 
 def change_in_rounds(rounds: AdjacentRounds) -> Optional[Effect]:
     """Return the change of the CPU time of an item in alternating rounds; None if no evidence."""
-    here, there = (
-        [
-            (used + waited) / seconds
-            for seconds, used, waited in zip(side.seconds, side.cpu_seconds, side.waited)
-            if used is not None and waited is not None
-        ]
-        for side in (rounds.here, rounds.there)
-    )
+    here, there = _busy(rounds.here), _busy(rounds.there)
     if min(len(here), len(there)) < len(rounds.here_first) or not here:
         return None
     threads = busy_threads(median(here))
-    if threads is None or threads != busy_threads(median(there)):
-        return None
-    return rounds.cpu_effect()
+    alike = threads is not None and threads == busy_threads(median(there))
+    return rounds.cpu_effect() if alike or is_far_slower(rounds) else None
+
+
+def is_far_slower(rounds: AdjacentRounds) -> bool:
+    """Return whether the case is several times slower, however much other programs disturbed it.
+
+    Without them, an item takes at least its CPU time by the number of threads here, and took at
+    most its time there. Needs rounds whose CPU time is known.
+    """
+    threads = max(1, math.ceil(median(_busy(rounds.here))))
+    used = median(one for one in rounds.here.cpu_seconds if one is not None)
+    least = used / threads / rounds.items_here
+    return least > MOST_COLDER * median(rounds.there.seconds) / rounds.items_there
+
+
+def _busy(side: Side) -> List[float]:
+    """Return how many threads computed in each round, or would have if they had had a CPU."""
+    return [
+        (used + waited) / seconds
+        for seconds, used, waited in zip(side.seconds, side.cpu_seconds, side.waited)
+        if used is not None and waited is not None
+    ]
 
 
 class CpuEvidence:

@@ -15,7 +15,7 @@ from ipubench.fixtures.instances.instance import Instance
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure import rounds
 from ipubench.plugins.measure.base import BatchFacts, CaseRun, StepMeter
-from ipubench.plugins.measure.served import Commands, why_unfit
+from ipubench.plugins.measure.served import Commands, Work, why_unfit
 from ipubench.plugins.record import pytest_benchmark_adapter
 from scripts.gate_study.extra_work import ExtraWork
 
@@ -44,7 +44,7 @@ class PairMeter(StepMeter):
         commands.wait("prepare")
         rounds.calibrate(step, clock)
         commands.reply({"batches": step.batches_per_step, "unfit": why_unfit(step)})
-        step.batches_per_step = commands.wait("warm_up")
+        step.batches_per_step, _ = commands.wait("warm_up")
         dropped = rounds.warm_up(step, clock).seconds
         extra, usual = ExtraWork(clock), statistics.median(dropped[-LAST_ROUNDS:])
         items = facts.items * step.counted_processes * step.batches_per_step
@@ -58,7 +58,9 @@ class PairMeter(StepMeter):
                 slowed = extra.after(step, extra.calls(usual, argument))
                 commands.reply({"items_per_round": items, "unit": facts.unit})
             else:
-                commands.reply(rounds.timed(slowed, clock))
+                before = Work.so_far()
+                seconds = rounds.timed(slowed, clock)
+                commands.reply([seconds, *Work.so_far().since(before)])
         self.close()
         gc.collect()  # The next case must not find this one's state.
         commands.reply_to_close()

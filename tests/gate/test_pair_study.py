@@ -121,7 +121,7 @@ class Scripted(PoolPair):
         work: Dict[str, float] = self.__dict__.setdefault("work", {})
         if order == "level":
             work[name] = argument
-        return [1.0 + work.get(name, 0.0), 1.0, 0.0]
+        return [1.0 + work.get(name, 0.0), 1.0, 0.0, 0.0]
 
 
 def test_extra_work_happens_only_here() -> None:

@@ -211,6 +211,9 @@ def computing(
         (computing(0.07, 0.6, 0.4), "improved"),
         (computing(0.147, 0.6, 0.4, busy=0.9), "inconclusive"),  # it waits for something else
         (computing(0.1, 0.6, 0.4, threads=2.0), "inconclusive"),  # another number of threads
+        (computing(2.0, 0.6, 0.4, busy=0.9), "regressed"),  # whatever it waits for
+        (computing(2.0, 0.6, 0.4, threads=2.0), "regressed"),
+        (computing(2.0, 0.6, 0.4, threads=9.0), "inconclusive"),  # no slower, if all have a CPU
     ],
 )
 def test_cpu_time_decides_while_others_hold_the_cpus(made: AdjacentRounds, kind: str) -> None:
