@@ -48,8 +48,9 @@ PARTS = (
     *(f"{kind}-{data}" for kind in ("cpu", "ipu") for data in ("synthetic", "generated", "real")),
 )
 FLAGS = {"synthetic": "--use_synthetic_data --synthetic_data_initializer=normal"}
-#: Attributes that name Python's functions and arguments.
+#: Attributes that name Python's functions and arguments, or count them in a process.
 NAMES = {
+    "token",
     "_user_specified_name",
     "_gradient_op_type",
     "_forward_func_name",
