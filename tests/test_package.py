@@ -508,8 +508,7 @@ def test_packages_in_pyproject_are_pinned() -> None:
         name.lower().replace("_", "-")
         for name in re.findall(r'"([A-Za-z0-9_.-]+)(?:\[\w+\])?[><=;"]', wanted)
     }
-    # `make setup` installs neither the datasets extra nor the energy extra, and all of the extra for
-    # IPU machines but what only Python 3.8 needs.
+    # `make setup` installs neither the extras datasets and energy nor what only IPU machines need.
     apart = {"tensorflow-datasets", "importlib-resources", "nvidia-ml-py", "exceptiongroup"}
     assert names - pinned <= apart
     assert {"torch", "tensorflow", "pytest", "ruff"} <= names
