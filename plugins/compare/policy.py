@@ -16,6 +16,7 @@ from msgspec.structs import replace as replace_fields
 
 from ipubench.fixtures.case.errors import shortened, some_of
 from ipubench.fixtures.case.options import nearest
+from ipubench.fixtures.case.untrusted import read_bytes
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.command_line.arguments import LONG
@@ -156,7 +157,7 @@ def _other_settings(run: Run) -> List[str]:
     if there is None or there.revision is None:
         return []
     path = there.ini(config)
-    theirs = BETWEEN_WORDS.split(path.read_text(encoding="utf-8")) if path is not None else []
+    theirs = BETWEEN_WORDS.split(read_bytes(path).decode("utf-8")) if path is not None else []
     begin = ("--gate", f"{LONG}gate")
     ours = [word for word in config.getini("addopts") if word.startswith(begin)]
     added = [word for word in ours if word not in theirs]

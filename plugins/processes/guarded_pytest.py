@@ -175,14 +175,16 @@ class Guard:
         import pytest
 
         if self._names is not None:
-            modules, remedy = modules_of(self._names), f"; {TREE_FIRST}"
+            modules, remedy = modules_of(self._names), TREE_FIRST
         elif self._here:
-            modules, remedy = checkout_modules(self._here), f"; {REMEDY}"
+            modules, remedy = checkout_modules(self._here), REMEDY
         else:
             modules, remedy = loaded(), ""
         found = outside_modules(self._folder, modules)
         if found:
-            pytest.exit(f"refused: {found[0]}{remedy}", returncode=USAGE_ERROR)
+            # Before the long paths: a line of a log is cut at its end.
+            advice = f"{remedy}: " if remedy else ""
+            pytest.exit(f"refused: {advice}{found[0]}", returncode=USAGE_ERROR)
 
 
 def main(folder: str, arguments: List[str]) -> int:

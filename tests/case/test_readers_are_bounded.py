@@ -68,6 +68,7 @@ READERS: Dict[str, str] = {
     "plugins/compare/operations.py": "traces that this run wrote",
     "plugins/fleet/facts.py": "a file of the kernel",
     "plugins/processes/place.py": "output of the user's interpreter",
+    "plugins/processes/versions.py": "metadata of installed packages",
     "plugins/record/pytest_benchmark_adapter.py": "a value of this process",
     "plugins/report/published.py": "our own table",
     "plugins/run/time_spent.py": "a file of the kernel",

@@ -159,7 +159,11 @@ def start_a_program() -> None:
         (start_a_program, False),
     ],
 )
-def test_a_call_computes_in_one_thread(call: Callable[[], None], alone: bool) -> None:
+def test_a_call_computes_in_one_thread(
+    call: Callable[[], None], alone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Those of other tests.
+    monkeypatch.setattr(served, "has_children", lambda: False)
     before = Work.so_far()
     call()
     assert Work.so_far().since(before).is_of_one_thread == alone

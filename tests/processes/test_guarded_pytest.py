@@ -50,7 +50,7 @@ def test_code_of_another_checkout_is_refused_at_the_start_and_at_the_end(
     checkout: Path, when: str
 ) -> None:
     guard = Guard(str(checkout / "there"), str(checkout))
-    with pytest.raises(pytest.exit.Exception, match=r"^refused: own_library comes from ") as told:
+    with pytest.raises(pytest.exit.Exception, match="refused: .* own_library comes ") as told:
         getattr(guard, when)()
     assert told.value.returncode == USAGE_ERROR
 
