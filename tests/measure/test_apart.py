@@ -14,7 +14,7 @@ import pytest
 from ipubench.fixtures.poplar.options import TF_FLAGS
 from ipubench.plugins.run.journal import journals
 from tests.support.harness import ROOT, Outcome, run_pytest
-from tests.support.sdk_plugin import ATTACH_ERROR, CRASH, LOG
+from tests.support.sdk_variables import ATTACH_ERROR, CRASH, LOG
 
 pytestmark = pytest.mark.framework
 

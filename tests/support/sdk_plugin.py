@@ -16,13 +16,7 @@ from typing import Any, List, Optional
 import pytest
 
 from tests.doubles import popart, poptorch, tensorflow_ipu
-
-#: Names the file to which each process appends a line: what it ran, and with which flags.
-LOG = "IPUBENCH_TEST_LOG"
-#: The error of attaching to an IPU; empty if it works.
-ATTACH_ERROR = "IPUBENCH_TEST_ATTACH_ERROR"
-#: Part of a case's identifier: its process dies in the middle of that case.
-CRASH = "IPUBENCH_TEST_CRASH"
+from tests.support.sdk_variables import ATTACH_ERROR, CRASH, LOG
 
 ran: List[str] = []
 
