@@ -35,6 +35,7 @@ from ipubench.plugins.gate.sides import (
     can_compare,
     cpu_pairs_of,
     incomparable,
+    is_far,
     paired_effect,
     pairs_of,
     sample_in_pair,
@@ -190,9 +191,12 @@ class _Case:
         self.usable = [sides for sides in measured if sides.usable]
         #: The pairs that no other case shared.
         self.alone = [sides for sides in measured if sides.alone]
-        #: The pairs in which CPU time is evidence, if other programs hold the CPUs.
+        #: The pairs in which CPU time is evidence: if other programs hold the CPUs, or if it alone
+        #: is more than the former time.
         held = statistics.median(sides.lost for sides in measured) >= HELD_SHARE
-        self.by_cpu = [sides for sides in measured if held and cpu_pairs_of([sides])]
+        self.by_cpu = [
+            sides for sides in measured if cpu_pairs_of([sides]) and (held or is_far(sides))
+        ]
 
     @property
     def unlike(self) -> Optional[Verdict]:

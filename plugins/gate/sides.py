@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import List, NamedTuple, Optional, Sequence
 
 from ipubench.plugins.gate.countable import is_clean, same_copy
-from ipubench.plugins.gate.cpu_time import change_in_rounds
+from ipubench.plugins.gate.cpu_time import change_in_rounds, is_far_slower
 from ipubench.plugins.gate.inference import Effect
 from ipubench.plugins.gate.metric_verdict import log_cost
 from ipubench.plugins.gate.rounds import AdjacentRounds
@@ -147,6 +147,11 @@ def cpu_pairs_of(measured: Sequence[Sides]) -> List[Pair]:
         if found is not None:
             pairs.append(Pair(found.change, sides.here_first))
     return pairs
+
+
+def is_far(sides: Sides) -> bool:
+    """Return whether a pair, whose CPU time is evidence, is that of a case several times slower."""
+    return sides.rounds is not None and is_far_slower(sides.rounds)
 
 
 def seconds_wanted(measured: Sequence[Sides], overhead: float) -> Optional[float]:

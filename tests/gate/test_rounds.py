@@ -223,6 +223,19 @@ def test_cpu_time_decides_while_others_hold_the_cpus(made: AdjacentRounds, kind:
     assert (found.kind, found.by_cpu_time) == (kind, kind != "inconclusive")
 
 
+def test_a_case_that_is_many_times_slower_fails_in_any_state_of_the_machine() -> None:
+    """Of two long rounds here, one ran in another state; nothing took time from them."""
+    made = rounds([0.5, 0.51], [0.001, 0.001])
+    made.stopped_by = "budget"
+    made.here.cpu_seconds, made.there.cpu_seconds = [0.5, 0.51], [0.001, 0.001]
+    made.here.waited, made.there.waited = [0.0, 0.0], [0.0, 0.0]
+    made.here.copies_ms, made.there.copies_ms = [0.6, 0.9], [0.6, 0.6]
+    pairs = [Sides(benchmark(0.5), benchmark(0.001), k % 2 == 0, made) for k in range(4)]
+    assert not any(sides.usable for sides in pairs)
+    found = conclude_pairs(pairs, RULE)
+    assert (found.kind, found.by_cpu_time) == ("regressed", True)
+
+
 def test_clean_rounds_are_judged_by_their_time() -> None:
     """The CPU time has grown, but the case is not slower: it uses two CPUs."""
     made = computing(0.147, 0.0, 0.0)
