@@ -27,7 +27,7 @@ from ipubench.plugins.record.verdict import IMPROVED, PASS, REGRESSED
 
 #: A case computes all the time if its busy threads are a whole number, within this share.
 TOLERANCE = 0.03
-#: Other programs do not make a case use this many times its CPU time: caches that they share.
+#: Other programs share the caches, but do not make a case use this many times its CPU time.
 MOST_COLDER = 2.0
 #: Disturbed processes of a baseline that a slower case needs.
 LEAST_ALIKE = 2

@@ -33,7 +33,7 @@ from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.instances.instance import Instance
 from ipubench.fixtures.instances.protocol import LEFT_OUT
 from ipubench.fixtures.machine.contention import has_children, waited_seconds
-from ipubench.fixtures.machine.processor import thread_on
+from ipubench.fixtures.machine.processor import running_on
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure.base import (
     BatchFacts,
@@ -219,7 +219,7 @@ class ServedMeter(Meter):
         timed = step.timed_share()
         self._commands.reply({"batches": chosen, "unfit": unfit, "timed": timed, "alone": alone})
         step.batches_per_step, cpu = self._go_on("warm_up")
-        self._pinned.enter_context(thread_on(cpu))
+        self._pinned.enter_context(running_on(None if cpu is None else {cpu}))
         self._commands.may_spin = cpu is None
         return step.batches_per_step == chosen
 

@@ -22,7 +22,7 @@ from ipubench.fixtures.instances.plan import instances_of
 from ipubench.fixtures.instances.protocol import ALTERNATING
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.contention import Contention
-from ipubench.fixtures.machine.processor import allowed_cpus, thread_on
+from ipubench.fixtures.machine.processor import allowed_cpus, running_on
 from ipubench.fixtures.machine.state import copy_timer
 from ipubench.fixtures.machine.watch import Watch
 from ipubench.plugins.gate.rounds import LEAST_COMPARABLE, AdjacentRounds
@@ -31,7 +31,6 @@ from ipubench.plugins.processes.place import Place
 from ipubench.plugins.processes.remote_case import (
     RemoteCase,
     known_reason,
-    running_on,
 )
 from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.selection.order import SERVERS
@@ -147,7 +146,7 @@ class TwoProcesses:
         take the budget are all.
         """
         self.by_others = self.used = 0.0
-        with thread_on(self.cpu):
+        with running_on(None if self.cpu is None else {self.cpu}):
             return self._measure(budget * self.timed, precision, steps, first, most)
 
     @property

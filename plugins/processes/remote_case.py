@@ -9,14 +9,13 @@ only the run. It uses the device that the run holds (fixtures/devices/lease.py).
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import time
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Callable, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Union
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Union
 
 import pytest
 
@@ -29,6 +28,7 @@ from ipubench.fixtures.instances.plan import single_process
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.machine.process import LAST_LINES, TIDY_SECONDS, ServerProcess
+from ipubench.fixtures.machine.processor import running_on
 from ipubench.fixtures.pytest_fixtures import shared_of
 from ipubench.plugins.command_line.arguments import (
     all_arguments,
@@ -305,17 +305,6 @@ def tests_not_found(
             for line in missing
         )
     ]
-
-
-@contextlib.contextmanager
-def running_on(cpus: FrozenSet[int]) -> Iterator[None]:
-    """Let this thread, and the processes that it starts, run on ``cpus`` meanwhile."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cpus)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 def child_environment(place: Place = THIS_PLACE) -> Dict[str, str]:

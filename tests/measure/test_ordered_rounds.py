@@ -17,7 +17,7 @@ import pytest
 
 from ipubench.fixtures.data.feeds import ArrayFeed
 from ipubench.fixtures.instances.protocol import LEFT_OUT
-from ipubench.fixtures.machine.processor import thread_on
+from ipubench.fixtures.machine.processor import running_on
 from ipubench.plugins.measure import meter, served
 from ipubench.plugins.measure.instance import FailureReporter
 from ipubench.plugins.measure.peaks import Peaks
@@ -182,7 +182,7 @@ def test_a_thread_that_a_case_has_started_leaves_its_cpu() -> None:
     """A pool that the first case fills serves the next ones."""
     before = os.sched_getaffinity(0)
     with ThreadPoolExecutor(1) as pool:
-        with thread_on(max(before)):
+        with running_on({max(before)}):
             assert pool.submit(os.sched_getaffinity, 0).result() == {max(before)}
         assert pool.submit(os.sched_getaffinity, 0).result() == before
 
@@ -191,7 +191,7 @@ def test_a_case_is_on_its_cpu_until_it_ends() -> None:
     """The next case of the process begins on all CPUs, whatever happens to this one."""
     before = os.sched_getaffinity(0)
     seen = []
-    with contextlib.suppress(ValueError), thread_on(max(before)):
+    with contextlib.suppress(ValueError), running_on({max(before)}):
         seen.append(os.sched_getaffinity(0))
         raise ValueError
     assert seen == [{max(before)}] and os.sched_getaffinity(0) == before
