@@ -129,7 +129,7 @@ class TwoProcesses:
         """
         if not alone or not devices.of(self.device).on_cpu:
             return None
-        return random.choice(sorted(allowed_cpus()))  # noqa: S311
+        return random.choice(sorted(allowed_cpus()))  # noqa: S311 - no secret
 
     def measure(
         self,
