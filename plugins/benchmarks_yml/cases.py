@@ -65,8 +65,10 @@ class SpecConfig(CaseConfig):
         choices=SKIPS,
     )
     allow_wandb: bool = option(False, "keep the command's options for Weights & Biases")
-    timeout: float = option(0.0, "seconds after which the command is ended; 0: never", minimum=0)
-    compile_only: bool = option(False, "append --compile-only, and read no metric")
+    timeout: float = option(
+        0.0, "seconds after which the command is ended; 0: never", minimum=0, same_case=True
+    )
+    compile_only: bool = option(False, "append --compile-only, and read no metric", same_case=True)
 
     @property
     def ipus(self) -> int:

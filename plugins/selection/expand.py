@@ -22,7 +22,6 @@ import pytest
 from ipubench.fixtures import devices
 from ipubench.fixtures.case.cases import (
     NO_AXES,
-    NOT_IDENTITY,
     RARE,
     SWEEP,
     USUAL,
@@ -32,7 +31,13 @@ from ipubench.fixtures.case.cases import (
     Sweep,
 )
 from ipubench.fixtures.case.masking import mask_value
-from ipubench.fixtures.case.options import CaseConfig, check_value, is_masked, resolve_key
+from ipubench.fixtures.case.options import (
+    CaseConfig,
+    check_value,
+    is_masked,
+    options_with,
+    resolve_key,
+)
 from ipubench.fixtures.command_line import options_of
 from ipubench.plugins.command_line.arguments import only_tests
 from ipubench.plugins.command_line.set_option import assign, convert, parse_assignments
@@ -188,7 +193,8 @@ def expand(
     settable = {key: name for key, name in keys.items() if name is not None}
     one_value = ""
     for key, name in settable.items():
-        hidden = [one for one in assignments[key] if name in NOT_IDENTITY or is_masked(name, one)]
+        same_case = name in options_with(cls, "same_case")
+        hidden = [one for one in assignments[key] if same_case or is_masked(name, one)]
         if len(hidden) > 1:
             one_value = f"--set={key}: cases do not differ by {name}; give one value"
     for config, tier in case_set.configurations:

@@ -164,6 +164,23 @@ def test_the_hash_depends_on_what_is_measured() -> None:
     assert config_hash(base, NONE) == config_hash(Sample(name="x", steps=99), NONE)
 
 
+@dataclass(frozen=True)
+class Ported(Sample):
+    """A configuration that declares an option again, and has two of its own."""
+
+    steps: int = option(100, "more than usual")
+    port: int = option(0, "of a server", same_case=True)
+    timeout: int = option(0, "part of what is measured here")
+
+
+def test_an_option_declares_that_it_changes_no_case() -> None:
+    config, same = Ported(name="x"), Ported(name="x", steps=3, port=80)
+    assert config_hash(config, NONE) == config_hash(same, NONE)
+    assert config_hash(config, NONE) != config_hash(Ported(name="x", timeout=1), NONE)
+    changed = frozenset({"steps", "port", "timeout"})
+    assert CaseSet.of(config, {}).identifier(config, changed) == "x-synthetic-timeout0"
+
+
 def test_a_host_calibrates_batches_per_step_unless_it_is_given() -> None:
     one, other = Sample(batches_per_step=1), Sample(batches_per_step=5)
     assert config_hash(one, NONE) == config_hash(other, NONE)

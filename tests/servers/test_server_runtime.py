@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.case.options import CaseConfig, option
 from ipubench.fixtures.machine.loopback import LocalServer
 from ipubench.fixtures.servers.server_runtime import ServerRuntime, largest_difference
 
@@ -24,17 +25,15 @@ class Device:
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(CaseConfig):
     """The served network, and the client's options."""
 
-    model: str = "one"
-    clients: int = 1
+    model: str = option("one", "network")
+    clients: int = option(1, "client processes", same_server=True)
 
 
 class Kept(ServerRuntime[LocalServer]):
     """Serves nothing."""
-
-    request_options = frozenset({"clients"})
 
     def canary(self) -> Any:
         return None

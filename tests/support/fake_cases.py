@@ -32,8 +32,10 @@ class Fake(CaseConfig):
     peak: float = option(0.0, "FLOP/s of the device", minimum=0)
     loader_seconds: float = option(0.0, "seconds to load a batch", minimum=0)
     requests: int = option(0, "batches of a round; 0: calibrated", minimum=0)
-    model_cache_path: str = option("", "folder of compiled models")
-    compile_only: bool = option(False, "compile, and neither run nor measure")
+    model_cache_path: str = option("", "folder of compiled models", same_case=True, same_model=True)
+    compile_only: bool = option(
+        False, "compile, and neither run nor measure", same_case=True, same_model=True
+    )
     trouble: str = option("none", "what goes wrong", choices=TROUBLES)
 
     def check(self) -> None:

@@ -36,7 +36,7 @@ class Together(CaseConfig):
     trouble: str = option("none", "what goes wrong in the second instance", choices=TROUBLES)
     shards: int = option(1, "IPUs of one copy", minimum=1)
     replicas: int = option(1, "copies of the model", minimum=1)
-    model_cache_path: str = option("", "folder of compiled models")
+    model_cache_path: str = option("", "folder of compiled models", same_case=True)
 
 
 class HashStep(Step):

@@ -14,7 +14,6 @@ import pytest
 from PIL import Image
 
 from ipubench.bench_inference.bench_triton import HOST, IPU, TritonClassifier
-from ipubench.fixtures.case.cases import effective_options
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.images.feed import ImageFeed, find_images
 from ipubench.fixtures.devices.cpu import CpuDevice
@@ -22,7 +21,6 @@ from ipubench.fixtures.devices.cuda import CudaDevice
 from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.machine.loopback import ALLOCATOR, tuned
 from ipubench.fixtures.servers.images import RequestImages, decoded
-from ipubench.fixtures.servers.options import LOAD_OPTIONS
 from ipubench.fixtures.servers.triton import installation as triton_installation
 from ipubench.fixtures.servers.triton.classifiers import HostClassifier
 from ipubench.fixtures.servers.triton.installation import (
@@ -35,7 +33,6 @@ from ipubench.fixtures.servers.triton.installation import (
 )
 from ipubench.fixtures.servers.triton.poplar_classifier import PoplarClassifier
 from ipubench.fixtures.servers.triton.repository import check_repository, link_model
-from ipubench.fixtures.servers.triton.runtime import TritonRuntime
 from ipubench.fixtures.servers.triton.server import TritonServer
 
 # The numbers in the original program's configurations.
@@ -294,8 +291,3 @@ def test_the_poplar_backend_is_found_in_the_sdk(
 def test_unservable_options_are_refused(options: Dict[str, Any], name: str) -> None:
     with pytest.raises(ValueError, match=name):
         TritonClassifier(**options).check()
-
-
-def test_request_options_are_options_of_the_case() -> None:
-    found = set(effective_options(HOST["resnet50"], frozenset())) | LOAD_OPTIONS
-    assert TritonRuntime.request_options < found | {"batches_per_step", "steps", "compile_only"}
