@@ -143,7 +143,9 @@ def _most_processes(run: Run, cases: int, judged: int) -> List[str]:
     parts = []
     if wanted > 1 and cases:
         processes = counted(wanted - 1, "fresh process", "fresh processes")
-        parts.append(f"{processes} for each of {counted(cases, 'case')}")
+        rounds = rough_duration((wanted - 1) * cases * option.budget)
+        each = f"{processes} for each of {counted(cases, 'case')}"
+        parts.append(f"{each}, with {rounds} of rounds (--budget={option.budget:g}s)")
     if judged:
         most = max(option.gate_cap, LEAST_FRESH)
         parts.append(f"up to {most} fresh processes for each case that looks slower, of {judged}")
