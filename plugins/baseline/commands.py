@@ -30,11 +30,12 @@ from ipubench.plugins.record.text import (
     distinct_names,
     percent,
     say,
-    short_number,
     table,
     terminal_width,
 )
-from ipubench.plugins.record.verdict import EXIT_UNDECIDED, known
+from ipubench.plugins.record.verdict import EXIT_UNDECIDED
+from ipubench.plugins.results.case_row import CaseRow
+from ipubench.plugins.results.columns import DIFFERENCE, texts_of
 from ipubench.plugins.results.places import names_of
 
 #: Files that mark the folder of a project.
@@ -166,28 +167,17 @@ def diff(args: Namespace) -> int:
     if args.json:
         print_json([difference.as_plain() for difference in found])
         return code
-    rows = [("case", "before", "now", "change", "interval", "verdict")]
     places = names_of(one.place for one in found)
     which = configurations_of([one.key for one in found])
     called = [places[one.place] + configuration for one, configuration in zip(found, which)]
     names = distinct_names(
         {full: one.name + full[len(one.key.nodeid) :] for one, full in zip(found, called)}
     )
-    for full, difference in zip(called, found):
-        verdict = difference.verdict
-        change, low, high = map(known, (verdict.change, verdict.low, verdict.high))
-        interval = f"{percent(low, sign=True)} to {percent(high, sign=True)}"
-        rows.append(
-            (
-                names[full],
-                short_number(known(verdict.before)),
-                short_number(known(verdict.now)),
-                percent(change, sign=True),
-                interval if verdict.change is not None else "-",
-                verdict.kind,
-            )
-        )
-    print_lines(table(rows, terminal_width()))
+    rows = [
+        CaseRow(full, names[full], one.key.nodeid, verdict=one.verdict, kind=one.verdict.kind)
+        for full, one in zip(called, found)
+    ]
+    print_lines(table(texts_of(DIFFERENCE, rows), terminal_width()))
     kinds = [difference.verdict.kind for difference in found]
     counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds)))
     rule = "no gate" if args.gate is None else f"gate {percent(args.gate)}"

@@ -31,7 +31,6 @@ from ipubench.plugins.baseline.entries import (
 )
 from ipubench.plugins.baseline.format import BaselineError, Document
 from ipubench.plugins.baseline.renamed import name_now, names_in, renamed
-from ipubench.plugins.baseline.show import when
 from ipubench.plugins.baseline.trends import (
     Trend,
     as_dict,
@@ -46,6 +45,7 @@ from ipubench.plugins.record.structs import Benchmark
 from ipubench.plugins.record.text import (
     complain,
     cut_middle,
+    minute,
     percent,
     safe_name,
     say,
@@ -220,7 +220,7 @@ def trend_overview(trends: Sequence[Tuple[Trend, Sequence[Change]]]) -> Iterator
                 point = trend.points[start]
                 change = percent(changes[-1].change, sign=True)
                 sure = chance_text(changes[-1].sure)
-                last = f"{change} at {point.revision or when(point.time)} ({sure})"
+                last = f"{change} at {point.revision or minute(point.time)} ({sure})"
             name = f"  {names[trend.key.nodeid]}{configuration}"
             runs = str(len(trend.points))
             rows.append((name, runs, short_number(level), trend.unit, last))
@@ -250,7 +250,7 @@ def trend_details(trend: Trend, changes: Sequence[Change]) -> Iterator[str]:
         became = f"baseline {point.promoted}" if point.promoted else ""
         rows.append(
             (
-                f"  {when(point.time)}",
+                f"  {minute(point.time)}",
                 point.revision or "-",
                 short_number(point.throughput),
                 str(point.processes),
@@ -262,7 +262,7 @@ def trend_details(trend: Trend, changes: Sequence[Change]) -> Iterator[str]:
         point = trend.points[change.run]
         size = f"{percent(change.change, sign=True)} ({interval_text(change.low, change.high)})"
         sure = f"{chance_text(change.sure)} sure that it began with this run"
-        yield f"  {point.revision or when(point.time)}: {size}, {sure}"
+        yield f"  {point.revision or minute(point.time)}: {size}, {sure}"
     needed = trend.runs_needed(changes)
     if needed:
         yield f"  {undecided_text(needed)}"

@@ -19,17 +19,14 @@ from ipubench.plugins.record.text import (
     cut_middle,
     distinct_names,
     energy_text,
+    minute,
     percent,
-    share_text,
     short_number,
     table,
     terminal_width,
 )
-
-
-def when(time: Optional[str]) -> str:
-    """Return a record's time to the minute, UTC."""
-    return (time or "-")[:16].replace("T", " ")
+from ipubench.plugins.results.case_row import CaseRow
+from ipubench.plugins.results.columns import STORED, texts_of
 
 
 class Listed(NamedTuple):
@@ -50,7 +47,7 @@ def listing(rows: Sequence[Listed]) -> List[str]:
             row.name,
             str(row.cases),
             str(len(row.machines)),
-            when(row.newest),
+            minute(row.newest),
             f"{row.bytes / 1024:,.0f}",
         )
         for row in rows
@@ -63,26 +60,16 @@ def overview(benchmarks: Sequence[Benchmark]) -> Iterator[str]:
     for machine, entries in sorted(by_machine(benchmarks).items()):
         count = counted(len(entries), "entry", "entries")
         yield cut_middle(f"{machine} ({count})", terminal_width())
-        rows: List[Tuple[str, ...]] = [
-            ("  case", "throughput", "unit", "±", "processes", "measured (UTC)")
-        ]
         which = configurations_of(list(map(key_of, entries)))
         called = [entry.fullname + one for entry, one in zip(entries, which)]
         own = [entry.record.name + one for entry, one in zip(entries, which)]
         names = distinct_names(dict(zip(called, own)))
-        for full, benchmark in zip(called, entries):
-            record, rate = benchmark.record, throughput_of(benchmark)
-            rows.append(
-                (
-                    f"  {names[full]}",
-                    short_number(rate.median),
-                    rate.unit,
-                    share_text(rate.spread) or "-",
-                    str(len(processes_of(benchmark))),
-                    when(record.time),
-                )
-            )
-        yield from table(rows, terminal_width())
+        rows = [
+            CaseRow(full, names[full], entry.fullname, entry)
+            for full, entry in zip(called, entries)
+        ]
+        for line in table(texts_of(STORED, rows), terminal_width() - 2):
+            yield f"  {line}"
 
 
 def details(benchmark: Benchmark) -> Iterator[str]:
@@ -116,7 +103,7 @@ def details(benchmark: Benchmark) -> Iterator[str]:
     for one in record.accepted:
         change = f"{percent(one.change, sign=True)}, " if one.change is not None else ""
         # One line each, even for several on the same day.
-        facts.append((f"accepted {when(one.time)[:10]}", f"{change}{one.reason}"))
+        facts.append((f"accepted {minute(one.time)[:10]}", f"{change}{one.reason}"))
     yield benchmark.fullname
     width = max(len(name) for name, _ in facts) + 2
     for name, value in facts:
@@ -134,7 +121,7 @@ def details(benchmark: Benchmark) -> Iterator[str]:
         rows.append(
             (
                 f"  {number}",
-                when(process.time),
+                minute(process.time),
                 str(len(process.seconds)),
                 short_number(process.items_per_round / median(process.seconds)),
                 short_number(1000 * median(canaries)) if canaries else "-",

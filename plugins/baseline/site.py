@@ -27,7 +27,6 @@ from ipubench.plugins.baseline.history import (
     slug,
     with_changes,
 )
-from ipubench.plugins.baseline.show import when
 from ipubench.plugins.baseline.trends import (
     Trend,
     less_likely,
@@ -38,6 +37,7 @@ from ipubench.plugins.baseline.trends import (
 )
 from ipubench.plugins.record.text import (
     complain,
+    minute,
     name_of_test,
     percent,
     rate_text,
@@ -141,7 +141,7 @@ def _index(found: Sequence[Marked], runs: int, commits: str) -> str:
         **({"machine": machines[0]} if len(machines) == 1 else {"machines": str(len(machines))}),
         "cases": str(len({row["id"] for row in rows})),
         "runs": str(runs),
-        "newest run": f"{when(newest)} UTC",
+        "newest run": f"{minute(newest)} UTC",
     }
     functions = sorted({row["function"] for row in rows})
     kinds = sorted({row["kind"] for row in rows})
@@ -191,7 +191,7 @@ def _row(trend: Trend, changes: Sequence[Change], names: Mapping[str, str]) -> D
         "unit": trend.unit,
         **_change_fields(change),
         "undecided": undecided_text(trend.runs_needed(changes)),
-        "changed": "" if moment is None else f"{moment.revision} {when(moment.time)}".strip(),
+        "changed": "" if moment is None else f"{moment.revision} {minute(moment.time)}".strip(),
         "sorted_by": {
             "name": name,
             "machine": trend.key.fingerprint,
@@ -276,9 +276,9 @@ def _filled(point: Mapping[str, Any], key: str) -> bool:
 def _moments(times: Iterable[str]) -> Dict[str, str]:
     """Return how each time is written: to the minute, or to the second if minutes repeat."""
     different = set(times)
-    minutes = collections.Counter(map(when, different))
+    minutes = collections.Counter(map(minute, different))
     return {
-        time: when(time) if minutes[when(time)] == 1 else time[:19].replace("T", " ")
+        time: minute(time) if minutes[minute(time)] == 1 else time[:19].replace("T", " ")
         for time in different
     }
 

@@ -120,6 +120,11 @@ def terminal_width() -> int:
     return shutil.get_terminal_size((80, 24)).columns
 
 
+def minute(time: Optional[str]) -> str:
+    """Return a record's time to the minute, UTC."""
+    return (time or "-")[:16].replace("T", " ")
+
+
 def table(rows: Sequence[Sequence[str]], width: int) -> List[str]:
     """Align rows, headings first: the first column to the left, the others to the right.
 

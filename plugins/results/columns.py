@@ -18,7 +18,14 @@ from ipubench.plugins.record.record import (
     text_of,
 )
 from ipubench.plugins.record.structs import Compute, Record
-from ipubench.plugins.record.text import energy_text, percent, rate_text, share_text, time_text
+from ipubench.plugins.record.text import (
+    energy_text,
+    minute,
+    percent,
+    rate_text,
+    share_text,
+    time_text,
+)
 from ipubench.plugins.record.verdict import COMPARED, interval_text
 from ipubench.plugins.results.case_row import (
     CaseRow,
@@ -124,7 +131,7 @@ _RESULT = (
     Column("instances", lambda row: instances_of(row.record), "instances"),
     Column("precision", lambda row: text_of(row.record.effective, "precision"), "precision"),
     Column("engine", lambda row: ran_by(row.record), "engine", "engine", fact="engine"),
-    Column("unit", lambda row: row.rate.unit, "unit"),
+    Column("unit", lambda row: row.rate.unit, "unit", "unit"),
     Column(
         "throughput",
         lambda row: row.rate.median,
@@ -192,7 +199,7 @@ _RESULT = (
     Column("rounds", lambda row: row.record.rounds.count, "rounds"),
     Column("batches_per_step", lambda row: row.record.rounds.batches_per_step, "batches per step"),
     Column("stopped_by", lambda row: row.record.rounds.stopped_by, "stopped by"),
-    Column("processes", lambda row: len(row.processes), "processes"),
+    Column("processes", lambda row: len(row.processes), "processes", "processes"),
     Column("canary_ms", lambda row: canary_ms_of(row.processes), "canary (ms)"),
     Column(
         "host_memory_bytes",
@@ -226,7 +233,7 @@ _RESULT = (
     Column("allocator", lambda row: text_of(row.record.conditions, "allocator"), "allocator"),
     Column("config_hash", lambda row: row.record.config_hash, "configuration"),
     Column("git", lambda row: row.record.git, "git"),
-    Column("time", lambda row: row.record.time, "time (UTC)"),
+    Column("time", lambda row: row.record.time, "time (UTC)", "measured (UTC)", minute),
     Column(
         "weight_bytes_per_item",
         lambda row: _compute(row).weight_bytes_per_item,
@@ -238,7 +245,7 @@ _RESULT = (
 _VERDICT = (
     Column("kind", lambda row: row.kind, "verdict", "verdict", show=_verdict),
     Column("before", lambda row: row.verdict.before, "before (items/s)", "before", rate_text),
-    Column("now", lambda row: row.verdict.now, "now (items/s)"),
+    Column("now", lambda row: row.verdict.now, "now (items/s)", "now", rate_text),
     Column(
         "change", lambda row: row.verdict.change, "change (1)", "change", _change, note=_interval
     ),
@@ -291,12 +298,22 @@ PAGE = _named(
     "share host_memory_bytes"
 )
 GROUP = _named("throughput ratio ratio_interval")
+#: The entries of a stored file, and the difference of two files.
+STORED = _named("throughput unit spread processes time")
+DIFFERENCE = _named("before now change interval kind")
 #: Those that the page's charts and filters use.
 CHARTS = _named(
     "id name function framework mode data kind batch_size series unit throughput low high p50_ms "
     "p90_ms p99_ms achieved_flops peak_flops peak_bytes flops_per_item weight_bytes_per_item "
     "change change_low change_high threshold"
 )
+
+
+def texts_of(columns: Sequence[Column], rows: Sequence[CaseRow]) -> List[Sequence[str]]:
+    """Return the headings, and below them the name of each case and its texts."""
+    headings = ("case", *(column.heading for column in columns))
+    cells = [(row.name, *(column.texts(row)[0] or "-" for column in columns)) for row in rows]
+    return [headings, *cells]
 
 
 def shown_columns(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> List[int]:
