@@ -4,10 +4,12 @@
 options of all image cases. The others, as ``ipu-real``, have the traced programs of TensorFlow's
 cases with one mode of data, with tests/doubles standing in for the SDK; each needs a process of its
 own, and TensorFlow 2.6. Without a part it runs all. It compares the digests with those in
-tests/nightly/image_programs.txt and exits with 1 if one differs (``!``) or a recorded case is gone:
-a change of the code that should change no program changes none. A case without a digest there is
-new (``+``). ``--write`` replaces them. ``--show=NAME`` prints the text of a
-digest, ``--against=REV`` its difference from that of another commit.
+tests/nightly/image_programs.txt and exits with 1 if one differs (``!``) or a recorded case is gone
+(``-``): a change of the code that should change no program changes none. A case without a digest
+there is new (``+``). ``--write`` stores each digest as soon as it is known, and ``--missing``
+computes only those that are not stored, to continue a run that ended early. ``--show=NAME`` prints
+the text of a digest, ``--against=REV`` its difference from that of another commit, which need not
+have this script.
 """
 
 from __future__ import annotations
@@ -37,10 +39,13 @@ from ipubench.fixtures.case.options import option_types, plain_options
 from ipubench.fixtures.case.values import type_name
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.data.sources import source
+from ipubench.fixtures.machine.files import write_atomically
 from ipubench.plugins.listing.describe import meaning
 from scripts.steps import bench_functions, families, step_of
 
-FILE = Path(__file__).resolve().parents[1] / "tests" / "nightly" / "image_programs.txt"
+SCRIPTS = Path(__file__).resolve().parent
+ROOT = SCRIPTS.parent
+FILE = ROOT / "tests" / "nightly" / "image_programs.txt"
 CASES = "cases"
 TRACED = ("bench_cnn_tensorflow", "bench_application")
 PARTS = (
@@ -116,7 +121,9 @@ def options_text(config: Any) -> str:
 def program_text(config: Any, function: Any, host: bool) -> str:
     """Return a case's facts and its traced program."""
     data = Data(lambda *key: source(key, None, os.environ))
-    with mock.patch("scripts.steps.DATA", data), warnings.catch_warnings():
+    patched = mock.patch("scripts.steps.DATA", data)
+    # What a case prints is no part of its text.
+    with patched, warnings.catch_warnings(), contextlib.redirect_stdout(sys.stderr):
         warnings.simplefilter("ignore")
         facts, graph = (host_program if host else ipu_program)(config, function)
     return "\n".join([*facts, *graph_lines(graph)])
@@ -278,83 +285,107 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def digests(part: str, wanted: Sequence[str] = ()) -> Iterator[str]:
-    """Yield ``part name digest`` for each case whose name contains one of ``wanted``."""
-    for name, text in texts(part):
-        if not wanted or any(word in name for word in wanted):
-            yield f"{part} {name} {digest(text())}"
-            gc.collect()  # graphs and their functions refer to each other
-
-
-def recorded(part: str, wanted: Sequence[str] = ()) -> List[str]:
-    """Return the lines of the file about a part."""
+def recorded(part: str) -> Dict[str, str]:
+    """Return name -> digest of a part in the file."""
     lines = FILE.read_text(encoding="utf-8").splitlines() if FILE.exists() else []
-    return [
-        line
-        for line in lines
-        if line.split()[0] == part and (not wanted or any(word in line for word in wanted))
-    ]
+    found = [line.split() for line in lines]
+    return {name: value for of, name, value in found if of == part}
+
+
+def write(part: str, digests: Dict[str, str]) -> None:
+    """Replace the digests of a part in the file."""
+    of_parts = {**{other: recorded(other) for other in PARTS}, part: digests}
+    lines = [f"{of} {name} {value}\n" for of in PARTS for name, value in of_parts[of].items()]
+    write_atomically(FILE, "".join(sorted(lines)))
 
 
 def elsewhere(revision: str, part: str, name: str) -> str:
-    """Return a text at another commit, in its own checkout."""
-    git = shutil.which("git") or "git"
+    """Return a text at another commit, in its own checkout. Raises CalledProcessError.
+
+    The scripts are those of this commit, so that both texts are of one kind.
+    """
+    git = (shutil.which("git") or "git", "-C", str(ROOT))
     with tempfile.TemporaryDirectory() as folder:
-        tree = str(Path(folder) / "tree")
-        adding = [git, "worktree", "add", "--quiet", "--detach", tree, revision]
-        subprocess.run(adding, check=True)
+        tree = Path(folder) / "tree"
+        adding = ("worktree", "add", "--quiet", "--detach", str(tree), revision)
+        subprocess.run([*git, *adding], check=True)
         try:
+            shutil.copytree(SCRIPTS, tree / "scripts", dirs_exist_ok=True)
             command = [sys.executable, "-m", "scripts.image_programs", part, f"--show={name}"]
-            environment = {**os.environ, "PYTHONPATH": tree}
+            environment = {**os.environ, "PYTHONPATH": str(tree)}
             done = subprocess.run(
-                command, cwd=tree, env=environment, check=True, stdout=subprocess.PIPE
+                command, cwd=str(tree), env=environment, check=True, stdout=subprocess.PIPE
             )
             return done.stdout.decode()
         finally:
-            subprocess.run([git, "worktree", "remove", "--force", tree], check=True)
+            subprocess.run([*git, "worktree", "remove", "--force", str(tree)], check=True)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print digests, a text or a difference. Returns 1 if digests are not those of the file."""
+    """Print digests, a text or a difference. Returns 1 if they are not those of the file, or if
+    the other commit's text differs or cannot be made.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("part", choices=PARTS, nargs="?")
     parser.add_argument("only", nargs="*", help="parts of names")
-    parser.add_argument("--show", help="the full name of one text")
+    parser.add_argument("--show", help="the full name of one text, without its part")
     parser.add_argument("--against", help="a commit, for --show")
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--missing", action="store_true")
     given = parser.parse_args(arguments)
+    if (given.show and not given.part) or (given.against and not given.show):
+        parser.error("--against needs --show, and --show needs a part")
     if given.part is None:
         command = [sys.executable, "-m", "scripts.image_programs"]
-        written = ["--write"] if given.write else []
-        return max(subprocess.run([*command, part, *written]).returncode for part in PARTS)
+        return max(subprocess.run([*command, part, *arguments]).returncode for part in PARTS)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if given.part.startswith("ipu"):
         os.environ["TF_POPLAR_FLAGS"] = FLAGS.get(given.part[4:], "")
-    if given.show:
-        text = dict(texts(given.part))[given.show]()
-        if given.against:
-            other = elsewhere(given.against, given.part, given.show)
-            lines = difflib.unified_diff(other.splitlines(), text.splitlines(), lineterm="", n=2)
-            text = "\n".join(lines)
-        print(text)
+    if not given.show:
+        return compare(given.part, given.only, given.write, given.missing)
+    found = dict(texts(given.part))
+    if given.show not in found:
+        parser.error(f"part {given.part} has no {given.show}")
+    if given.against:
+        return difference(given.part, given.show, given.against, found[given.show])
+    print(found[given.show]())
+    return 0
+
+
+def compare(part: str, only: Sequence[str], written: bool, missing: bool) -> int:
+    """Print the digests of names with one of ``only``; return 1 if one differs or is gone."""
+    before = recorded(part)
+    after = dict(before)
+    gone = {name for name in before if not only or any(word in name for word in only)}
+    for name, text in texts(part):
+        gone.discard(name)
+        if (only and not any(word in name for word in only)) or (missing and name in before):
+            continue
+        after[name] = digest(text())
+        mark = " " if before.get(name) == after[name] else "!" if name in before else "+"
+        print(mark, part, name, after[name], flush=True)
+        if written:
+            write(part, after)
+        gc.collect()  # graphs and their functions refer to each other
+    for name in sorted(gone):
+        print("-", part, name, after.pop(name))
+    if written:
+        write(part, after)
         return 0
-    before = recorded(given.part, given.only)
-    known = {line.split()[1] for line in before}
-    found = []
-    for line in digests(given.part, given.only):
-        found.append(line)
-        mark = " " if line in before else "!" if line.split()[1] in known else "+"
-        print(mark, line, flush=True)
-    if given.write:
-        others = [line for part in PARTS if part != given.part for line in recorded(part)]
-        kept = (
-            [] if not given.only else [line for line in recorded(given.part) if line not in before]
-        )
-        FILE.write_text(
-            "".join(f"{line}\n" for line in sorted([*others, *kept, *found])), encoding="utf-8"
-        )
-        return 0
-    return int(not set(before) <= set(found))
+    return int(any(after.get(name) != value for name, value in before.items()))
+
+
+def difference(part: str, name: str, revision: str, text: Callable[[], str]) -> int:
+    """Print how a text differs from that of another commit; return 1 if it does."""
+    try:
+        other = elsewhere(revision, part, name)
+    except subprocess.CalledProcessError:
+        print(f"there is no text of {name} at {revision}, as shown above", file=sys.stderr)
+        return 1
+    sides = (other.splitlines(), text().splitlines())
+    found = list(difflib.unified_diff(*sides, revision, "here", lineterm="", n=2))
+    print("\n".join(found) if found else f"{name} is the same at {revision}")
+    return int(bool(found))
 
 
 if __name__ == "__main__":

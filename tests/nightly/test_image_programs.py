@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
+from pathlib import Path
 from typing import Any, List
 
 import pytest
 
 from scripts import image_programs
 from scripts.image_programs import digest, graph_lines, options_text, recorded
+from tests.support.own_project import git
 
 
 @pytest.fixture
@@ -44,11 +47,76 @@ def test_another_operation_is_recorded(tf: Any, other: Any) -> None:
 
 
 def test_each_image_case_is_in_the_file() -> None:
-    names = [line.split()[1] for line in recorded(image_programs.CASES)]
-    assert {name for name, _, _ in image_programs.cases()} <= set(names)
+    assert {name for name, _, _ in image_programs.cases()} <= set(recorded(image_programs.CASES))
 
 
 def test_another_option_is_another_text() -> None:
     _, config, _ = next(image_programs.cases())
     other = dataclasses.replace(config, precision="32.32")
     assert digest(options_text(config)) != digest(options_text(other))
+
+
+@pytest.fixture
+def older(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A commit without the script, in which an option means something else."""
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "--quiet", "--shared", str(image_programs.ROOT), str(clone))
+    options = clone / "fixtures" / "runtimes" / "tensorflow" / "cnn_options.py"
+    text = options.read_text(encoding="utf-8")
+    options.write_text(text.replace('"stop at overflow', '"ignore overflow'), encoding="utf-8")
+    git(clone, "rm", "--quiet", "scripts/image_programs.py")
+    git(clone, "commit", "--quiet", "--all", "--message=older")
+    monkeypatch.setattr(image_programs, "ROOT", clone)
+    return "HEAD"
+
+
+def test_a_difference_from_a_commit_without_the_script(
+    older: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    name = next(name for name, _, _ in image_programs.cases() if "bench_cnn_tensorflow" in name)
+    assert image_programs.main(["cases", f"--show={name}", f"--against={older}"]) == 1
+    shown = capfd.readouterr().out.splitlines()
+    changed = [line for line in shown if line[0] in "+-" and "overflow" in line]
+    assert [line[0] for line in changed] == ["-", "+"]
+    assert "ignore overflow" in changed[0]
+
+
+@pytest.fixture
+def of_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> List[str]:
+    """A record of no case, and a part with two cases, the second of which cannot be computed yet.
+
+    Returns the names that were computed so far.
+    """
+    computed: List[str] = []
+
+    def text(name: str) -> str:
+        computed.append(name)
+        if name == "second" and computed.count(name) == 1:
+            raise KeyboardInterrupt
+        return name
+
+    monkeypatch.setattr(image_programs, "FILE", tmp_path / "record.txt")
+    pairs = [(name, partial(text, name)) for name in ("first", "second")]
+    monkeypatch.setattr(image_programs, "texts", lambda part: iter(pairs))
+    return computed
+
+
+def test_a_run_that_ended_early_continues(of_two: List[str]) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        image_programs.main(["cases", "--write"])
+    assert image_programs.main(["cases", "--write", "--missing"]) == 0
+    assert of_two == ["first", "second", "second"]
+    assert recorded("cases") == {name: digest(name) for name in ("first", "second")}
+
+
+def test_a_digest_that_differs_and_one_that_is_gone_fail(
+    of_two: List[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    of_two.append("second")
+    image_programs.write("cases", {"first": digest("other"), "former": digest("former")})
+    assert image_programs.main(["cases"]) == 1
+    marks = {line.split()[2]: line[0] for line in capsys.readouterr().out.splitlines()}
+    assert marks == {"first": "!", "second": "+", "former": "-"}
+    assert image_programs.main(["cases", "first", "--write"]) == 0
+    assert image_programs.main(["cases", "first"]) == 0
+    assert set(recorded("cases")) == {"first", "former"}
