@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,14 @@ WORDS = ["--gate-cap=3", "--gate=5%", "--against=git:HEAD"]
 ALPHA = ["-k", "alpha and synthetic"]
 BS1 = "bench_fake.py::bench_fake[alpha-bs1-synthetic]"
 SHOWN = BS1.rpartition("::")[2]
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    """A repository of cases alone: what both sides have is no matter of their suites."""
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    return Repository(folder, suite=False)
 
 
 @pytest.mark.parametrize("how", ["deleted", "skipped", "renamed", "replaced"])

@@ -9,6 +9,7 @@ from typing import Any, Dict
 import pytest
 
 from tests.support.own_project import OwnProject
+from tests.support.repository import replace
 
 pytestmark = pytest.mark.slow
 needs_valgrind = pytest.mark.skipif(
@@ -83,10 +84,8 @@ def counted(tmp_path: Path) -> OwnProject:
     return own
 
 
-def _more_work(own: OwnProject) -> None:
-    path = own.folder / "tests" / "test_own.py"
-    text = path.read_text().replace("PARTS = 100", "PARTS = 101")
-    path.write_text(text.replace("TIMES = 1", "TIMES = 2"))
+def _edit(own: OwnProject, old: str, new: str) -> None:
+    replace(own.folder / "tests" / "test_own.py", old, new)
 
 
 def _verdicts(own: OwnProject) -> Dict[str, Any]:
@@ -94,40 +93,51 @@ def _verdicts(own: OwnProject) -> Dict[str, Any]:
     return {line["case"].split("::")[1]: line["verdict"] for line in lines}
 
 
+#: Three children count a case, not six.
+THREE_CHILDREN = """
+from ipubench.plugins.compare import counting
+
+counting.ALL_CHILDREN = 3
+"""
+
+
 @needs_valgrind
-@pytest.mark.entry_point
+def test_one_percent_more_work_is_found_and_equal_code_passes(counted: OwnProject) -> None:
+    (counted.folder / "tests" / "conftest.py").write_text(THREE_CHILDREN)
+    words = ("tests", "-k", "test_python or test_sum")
+    saving = (*words, "--count=instructions", "--baseline-save=main", "--processes=1")
+    counted.run(*saving, "--keep-disturbed", "--budget=0.2s").assert_code(0)
+    _edit(counted, "PARTS = 100", "PARTS = 101")
+    counted.run(*words, "--baseline=main", ALONE, "--profile-on-regression").assert_code(1)
+    verdicts = _verdicts(counted)
+    found = verdicts["test_python"]
+    assert (found["kind"], found["metric"]) == ("regressed", "instructions")
+    assert 0.005 < found["also"][0]["change"] < 0.012
+    assert verdicts["test_sum"]["kind"] == "pass"
+    assert {one["stats"]["rounds"] for one in counted.records().values()} == {1}  # not timed
+    (profile,) = [line["profile"] for line in counted.lines() if line["type"] == "profile"]
+    assert profile["functions"]
+
+
+@pytest.mark.nightly
+@needs_valgrind
 @pytest.mark.parametrize(
-    ("name", "least", "most"),
-    [
-        ("test_python", 0.005, 0.012),
-        pytest.param("test_pedantic", 0.005, 1, marks=pytest.mark.nightly),
-        pytest.param("test_sum", 0.95, 1.05, marks=pytest.mark.nightly),
-    ],
+    ("name", "least", "most"), [("test_pedantic", 0.005, 1), ("test_sum", 0.95, 1.05)]
 )
-def test_one_percent_more_work_is_found_without_timing_anything(
+def test_other_kinds_of_calls_are_counted(
     counted: OwnProject, name: str, least: float, most: float
 ) -> None:
     saving = ("tests", "-k", name, "--count=instructions", "--baseline-save=main")
     counted.run(*saving, "--processes=1", "--keep-disturbed", "--budget=0.2s").assert_code(0)
-    path = counted.folder / "tests" / "test_own.py"
-    path.write_text(f"# A comment.\n{path.read_text()}")
-    same = counted.run("tests", "-k", name, "--baseline=main", ALONE)
-    same.assert_code(0)
+    _edit(counted, "import os", "# A comment.\nimport os")
+    counted.run("tests", "-k", name, "--baseline=main", ALONE).assert_code(0)
     assert {verdict["kind"] for verdict in _verdicts(counted).values()} == {"pass"}
-    records = {
-        line["benchmark"]["name"]: line["benchmark"]["extra_info"]["ipubench"]
-        for line in counted.lines()
-        if line["type"] == "case"
-    }
-    assert name == "test_pedantic" or records[name]["rounds"]["count"] == 1
-    _more_work(counted)
-    more = counted.run("tests", "-k", name, "--baseline=main", ALONE, "--profile-on-regression")
-    more.assert_code(1)
+    _edit(counted, "PARTS = 100", "PARTS = 101")
+    _edit(counted, "TIMES = 1", "TIMES = 2")
+    counted.run("tests", "-k", name, "--baseline=main", ALONE).assert_code(1)
     ((_, found),) = _verdicts(counted).items()
     assert (found["kind"], found["metric"]) == ("regressed", "instructions")
     assert least < found["also"][0]["change"] < most
-    profiles = [line["profile"] for line in counted.lines() if line["type"] == "profile"]
-    assert any(profile["functions"] for profile in profiles)
 
 
 @pytest.mark.nightly

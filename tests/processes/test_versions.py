@@ -54,6 +54,7 @@ def answers(made: Versions) -> List[str]:
     return subprocess.check_output([made.python, "-c", program], text=True).split()
 
 
+@pytest.mark.entry_point
 def test_only_what_differs_is_installed_there(site: Path) -> None:
     before = sorted(site.rglob("*"))
     assert are_installed("pip:Quick==2") and not are_installed("pip:quick==1.0")

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import List, Mapping, Optional, Set
 
-from tests.support.harness import QUIETLY, ROOT, Outcome, Project, run_elsewhere
+from tests.support.harness import QUIETLY, ROOT, Outcome, Project, SuiteServer, run_elsewhere
 
 #: Makes a fake case slower without changing its configuration.
 FAST = "        config.batch_seconds,\n"
@@ -76,11 +76,12 @@ def run_pytest_in_copy(folder: Path, *words: str) -> Outcome:
 class Repository(Project):
     """A project whose folder is a repository with one commit on the branch main.
 
-    It contains the suite, or only uses this checkout's.
+    It contains the suite, or only uses this checkout's, which a fork has imported already.
     """
 
     def __init__(self, folder: Path, suite: bool = True) -> None:
         super().__init__(folder)
+        self._run = run_elsewhere if suite else SuiteServer.run
         for name in ("ipubench", "fixtures", "plugins", "models") if suite else ():
             # With compiled files, which must match their sources in time and size.
             shutil.copytree(ROOT / name, folder / name, symlinks=True)
@@ -99,7 +100,7 @@ class Repository(Project):
 
     def python(self, *words: str, env: Optional[Mapping[str, str]] = None) -> Outcome:
         """Run ``python WORDS`` in a process that has not imported another checkout."""
-        return run_elsewhere(self.folder, {**self.environment, **(env or {})}, *words)
+        return self._run(self.folder, {**self.environment, **(env or {})}, *words)
 
     def python_alone(self, *words: str, env: Optional[Mapping[str, str]] = None) -> Outcome:
         """Run ``python WORDS`` like a user, with Python's own imports at its start."""
