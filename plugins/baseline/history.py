@@ -119,12 +119,15 @@ class Kept(NamedTuple):
 
 
 def read(root: Path, wanted: Callable[[str], bool], last: int) -> Kept:
-    """Return the wanted cases of the last runs of each machine."""
+    """Return the wanted cases of the last runs of each machine.
+
+    ``root`` has a folder for each machine, or is the folder of one.
+    """
     names = names_in(suite_root())
     benchmarks: List[Benchmark] = []
     runs = 0
     notes: List[str] = []
-    paths: List[Path] = []
+    paths = store.numbered_in(root)[-last:]
     for folder in store.listed(root):
         try:
             # Names begin with the time.

@@ -91,14 +91,22 @@ def listed(folder: Path) -> List[Path]:
     return [folder / name for name in names if not name.startswith(".")]
 
 
-def newest_in(path: Path) -> Path:
-    """Return the newest file of a folder of pytest-benchmark or of the history; else the path.
+def numbered_in(folder: Path) -> List[Path]:
+    """Return the files of a folder of pytest-benchmark or of a machine's history, oldest first.
 
-    Their names begin with a number or the time. Raises BaselineError for a folder without one.
+    Their names begin with a number or the time. Raises BaselineError if it cannot be read.
+    """
+    return [path for path in baselines_in(folder) if path.name[:4].isdigit()]
+
+
+def newest_in(path: Path) -> Path:
+    """Return the newest file of :func:`numbered_in`; a path that is no folder as it is.
+
+    Raises BaselineError for a folder without one.
     """
     if kind(path) != files.FOLDER:
         return path
-    numbered = [one for one in baselines_in(path) if one.name[:4].isdigit()]
+    numbered = numbered_in(path)
     if not numbered:
         raise BaselineError(f"the folder {path} has no file 0001_NAME.json: name a baseline's file")
     return numbered[-1]

@@ -44,10 +44,10 @@ def load(
 ) -> Table:
     """Return one record per case of a run, or one per case and run of a history.
 
-    ``path``: a journal, a baseline or a folder with one of them, or a folder of a history. A run
-    that was compared with nothing is compared with ``baseline``, a name or a path. A record's keys
-    are the columns of results.csv (docs/reference/api.md lists them), and None stands for what a
-    case does not have. Raises BaselineError for what cannot be read.
+    ``path``: a journal, a baseline or a folder with one of them, or the folder of a history or of
+    one machine in it. A run that was compared with nothing is compared with ``baseline``, a name or
+    a path. A record's keys are the columns of results.csv (docs/reference/api.md lists them), and
+    None stands for what a case does not have. Raises BaselineError for what cannot be read.
     """
     given = user_path(os.fspath(path))
     if baseline is not None:
@@ -60,13 +60,14 @@ def load(
 
 
 def _is_history(path: Path) -> bool:
-    """Return whether a folder has folders of machines with runs, and no run of its own."""
+    """Return whether a folder is a history or a machine's part of one, and has no run's file."""
     if store.kind(path) != FOLDER:
         return False
-    names = {one.name for one in store.listed(path)}
-    if "baseline.json" in names or any(name.endswith(".jsonl") for name in names):
+    found = store.listed(path)
+    if any(one.name == "baseline.json" or one.suffix == ".jsonl" for one in found):
         return False
-    return any(store.baselines_in(one) for one in store.listed(path) if one.is_dir())
+    of_machines = any(store.baselines_in(one) for one in found if one.is_dir())
+    return of_machines or bool(store.numbered_in(path))
 
 
 def _of_history(folder: Path) -> Iterator[CaseRow]:

@@ -46,6 +46,7 @@ def test_a_history_is_a_record_per_run_and_marks_the_first_run_of_a_level(tmp_pa
     assert records[6]["change"] == pytest.approx(-0.2, abs=0.01)
     assert records[6]["change_low"] < records[6]["change"] < records[6]["change_high"]
     assert records[0].keys() == ipubench.load(STORED / "report.json")[0].keys()
+    assert ipubench.load(tmp_path / "machine") == records
 
 
 def test_a_run_is_compared_with_a_baseline(tmp_path: Path) -> None:
