@@ -146,7 +146,7 @@ nightly: setup
 # What Python 3.8 has not. Types are not looked at: nothing evaluates annotations.
 VERMIN := --target=3.8- --violations --no-tips --no-eval-annotations --quiet
 PYTHON_CODE := conftest.py ipubench/__init__.py bench_* fixtures models plugins scripts tests examples
-WORKFLOWS := .github/workflows/release.yml docs/ci/github-actions.yml docs/ci/github-against.yml docs/ci/github-instructions.yml examples/text/.github/workflows/benchmarks.yml
+WORKFLOWS := .github/workflows/release.yml $(wildcard docs/ci/github-*.yml)
 
 lint: setup docs
 	$(BIN)/ruff check .

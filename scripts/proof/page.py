@@ -55,7 +55,6 @@ def _tables(results: Mapping[str, Any]) -> Iterator[str]:
 
 def sums(named: str, condition: Mapping[str, Any]) -> Iterator[List[str]]:
     """Yield a row for each tool: how often it was right, and how long all took."""
-    known = sum(one.known != SAME for one in RELEASES)
     for tool in TOOLS:
         given = {
             one: condition["answers"][key_of(one)][tool]
@@ -64,6 +63,7 @@ def sums(named: str, condition: Mapping[str, Any]) -> Iterator[List[str]]:
         }
         if not given:
             continue
+        known = sum(one.known != SAME for one in given)
         found = sum(one.known == it["found"] for one, it in given.items() if one.known != SAME)
         undecided = sum(it["found"] in (OPEN, FAILED) for it in given.values())
         missed = sum(it["found"] == SAME for one, it in given.items() if one.known != SAME)

@@ -130,11 +130,24 @@ def asv(release: Release, folder: Path, options: Sequence[str]) -> Answer:
 
 
 def as_asv(test: str) -> str:
-    """Return a test as a benchmark of asv, which calls functions named ``time_``."""
-    call = "def benchmark(function, *arguments):\n    function(*arguments)\n\n\n"
+    """Return a test as a benchmark of asv, which calls functions named ``time_``.
+
+    asv also looks for benchmarks in each class of the module, and ends if one has an attribute that
+    cannot be read. So the module has no other names.
+    """
     name = test[test.index("def test_") + len("def test_") :].partition("(")[0]
-    timed = f"\n\ndef time_{name}():\n    test_{name}(benchmark)\n"
-    return f"{call}{test}{timed}"
+    return f"""\
+def benchmark(function, *arguments):
+    function(*arguments)
+
+
+names = {{}}
+exec({test!r}, names)
+
+
+def time_{name}():
+    names["test_{name}"](benchmark)
+"""
 
 
 TOOLS: Dict[str, Callable[[Release, Path, Sequence[str]], Answer]] = {

@@ -149,6 +149,11 @@ def test_a_projects_workflow_comments_only_on_a_regression_and_never_for_a_fork(
     assert gitlab["comment"]["variables"]["GIT_STRATEGY"] == "none"
 
 
+def test_the_example_project_has_this_workflow() -> None:
+    copy = ROOT / "examples" / "text" / ".github" / "workflows" / "benchmarks.yml"
+    assert copy.read_bytes() == (ROOT / "docs" / "ci" / "github-project.yml").read_bytes()
+
+
 @pytest.mark.parametrize("regressed", [True, False])
 def test_a_projects_workflow_finds_a_regression_in_the_report(
     tmp_path: Path, regressed: bool
