@@ -21,7 +21,7 @@ def test_each_release_has_a_benchmark_of_ten_lines_that_asv_can_run() -> None:
 
 def test_asv_sees_no_class_of_a_package() -> None:
     names: Dict[str, Any] = {}
-    exec(as_asv("from json import JSONDecoder\n\n\ndef test_it(benchmark):\n    pass\n"), names)
+    exec(as_asv("from json import JSONDecoder\n\n\ndef test_it(benchmark):\n    pass\n"), names)  # noqa: S102
     names["time_it"]()
     assert not [name for name, value in names.items() if isinstance(value, type)]
 
