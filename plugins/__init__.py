@@ -159,7 +159,8 @@ class Waiting:
         With --benchmark-disable only tests with ``meter``, or with the marker, do.
         """
         names = set(getattr(item, "fixturenames", ()))
-        disabled = item.config.getoption("benchmark_disable", False)
+        option = item.config.getoption
+        disabled = option("benchmark_disable", False) and not option("benchmark_enable")
         measures = not names.isdisjoint({"meter"} if disabled else {*MEASURING, *REACHING})
         if "benchmark" not in names:
             measures = measures or item.get_closest_marker("benchmark") is not None

@@ -180,6 +180,8 @@ def pytest_collection_modifyitems_last(config: pytest.Config, items: List[pytest
         named_files.leave_out_entries(items, run.selection)
     deselect.leave_out_unfit(config, items, run.selection)
     functions.refuse_idle_options(config, items, run.selection)
+    if run.role is Role.MAIN:
+        functions.refuse_disabled(config, items)
     order.sort_cases(config, items)
     if devices.of(run.selection.device).poplar:
         controller.leave_out_larger(run, items)

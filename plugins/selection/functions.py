@@ -169,6 +169,19 @@ def refuse_idle_options(
         )
 
 
+def refuse_disabled(config: pytest.Config, items: List[pytest.Item]) -> None:
+    """Refuse options that use results if pytest-benchmark's options let no case be measured."""
+    if config.getoption("benchmark_skip"):
+        off = "--benchmark-skip; take it out of the command line or the settings (addopts)"
+    elif config.getoption("benchmark_disable") and not config.getoption("benchmark_enable"):
+        off = "--benchmark-disable; add --benchmark-enable"
+    else:
+        return
+    given = [flag for flag in JUDGING if value_of(config, flag) and flag not in STANDING]
+    if given and cases_among(items):
+        raise pytest.UsageError(f"{given[0]}: nothing is measured with {off}")
+
+
 def claim(item: pytest.Item, selection: Selection) -> None:
     """Reserve a node id for this test's file. Raises CaseError if another file has it."""
     config = item.config

@@ -301,6 +301,7 @@ def test_the_call_of_a_marked_test_is_measured(own: OwnProject) -> None:
     outcome.line("test_not_twice: measured by its first call")
     outcome.line("2 cases: measured once")
     own.run("--benchmark-disable", "-k", "rounds or twice").assert_code(0).line("2 passed")
+    own.run("--benchmark-disable", "-k", "rounds", "--against=git:HEAD").assert_code(4)
     assert (own.folder / "called").read_text() == "\n\n"
 
 
