@@ -174,6 +174,9 @@ class ChildRunner:
     ) -> None:
         """Show nothing more: counting shows its progress."""
 
+    def stop(self, cases: Sequence[CountCase], need: Need, left: float) -> None:
+        """Show nothing: the verdicts have the reason."""
+
 
 def _count(run: Run, counting: Counting, names: Sequence[str], children: range, what: str) -> None:
     """Count cases in children of another process, on both sides at once."""

@@ -47,6 +47,9 @@ class Runner(Protocol[AnyCase]):
     def show(self, cases: Sequence[AnyCase], waiting: Mapping[AnyCase, Need], left: float) -> None:
         """Print how far the loop is, with ``left`` seconds of its time."""
 
+    def stop(self, cases: Sequence[AnyCase], need: Need, left: float) -> None:
+        """Print what these cases need next, for which ``left`` seconds are too few."""
+
 
 def settle(gate_time: GateTime, cases: Sequence[AnyCase], runner: Runner[AnyCase]) -> None:
     """Obtain measurements until each case has a verdict, has failed, or is out of time."""
@@ -55,6 +58,7 @@ def settle(gate_time: GateTime, cases: Sequence[AnyCase], runner: Runner[AnyCase
     while waiting:
         batch, need = _batch(waiting)
         if runner.seconds(batch, need) > left:
+            runner.stop(batch, need, left)
             for case in waiting:
                 case.conclude([TIME_OVER])
             return

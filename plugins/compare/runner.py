@@ -71,6 +71,17 @@ class ProcessRunner:
             text += f", {len(waiting)} open: {', '.join(parts)}; {rough_duration(seconds)} left"
         self._run.progress.line(text)
 
+    def stop(self, cases: Sequence[OpenCase], need: Need, left: float) -> None:
+        """Print what a pair of several cases takes, for which ``left`` seconds are too few."""
+        if not need.pairs or len(cases) < 2:
+            return
+        pair, all_pairs = self._pairs.seconds(cases), self._pairs.seconds_left(cases)
+        self._run.progress.line(
+            f"  --gate-time ends the comparison: it leaves {rough_duration(left)}, the next pair "
+            f"of {len(cases)} cases takes {rough_duration(pair)}, and all verdicts take "
+            f"{rough_duration(all_pairs)}; allow more time, or select fewer cases with -k"
+        )
+
     def _measure_fresh(self, case: OpenCase) -> None:
         """Measure a test in a fresh process, unless one has already measured all its cases."""
         run, known = self._run, state_of(case.item).processes

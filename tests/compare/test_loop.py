@@ -48,6 +48,7 @@ class Clock:
     def __init__(self) -> None:
         self.now = 0.0
         self.batches: List[str] = []
+        self.stopped: Optional[Tuple[int, float]] = None
 
     def seconds(self, cases: Sequence[Waiting], need: Need) -> float:
         return float(len(cases))
@@ -60,6 +61,9 @@ class Clock:
 
     def show(self, cases: Sequence[Waiting], waiting: Mapping[Waiting, Need], left: float) -> None:
         """Show nothing."""
+
+    def stop(self, cases: Sequence[Waiting], need: Need, left: float) -> None:
+        self.stopped = (len(cases), left)
 
 
 @pytest.fixture
@@ -113,6 +117,7 @@ def test_the_loop_ends_before_the_time_is_over(clock: Clock) -> None:
     cases = Waiting("a", TOGETHER), Waiting("b", *[TOGETHER] * 3)
     assert settled(clock, 3.5, *cases) == (["ab", "b"], "pi")
     assert clock.now == 3.0
+    assert clock.stopped == (1, 0.5)
 
 
 def test_cases_that_come_later_keep_their_share(clock: Clock) -> None:
