@@ -193,14 +193,15 @@ def main(folder: str, arguments: List[str]) -> int:
     value = given.partition("=")[2]
     # Replaces the folder of this program: nothing may be imported from there.
     sys.path[0] = os.getcwd() if given.startswith(MODULES) else folder
-    import pytest
-
     if given.startswith(MODULES):
         guard = Guard(folder, names=value.split(","))
     else:
         guard = Guard(folder, value)
         if value:
+            # Before pytest, whose own modules may be the project's.
             Redirect(value, folder).imports()
+    import pytest
+
     return int(pytest.main(arguments, plugins=[guard]))
 
 

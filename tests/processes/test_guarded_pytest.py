@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -10,6 +11,7 @@ from typing import Any, Dict, List
 
 import pytest
 
+from ipubench.plugins.processes import guarded_pytest
 from ipubench.plugins.processes.guarded_pytest import (
     USAGE_ERROR,
     Guard,
@@ -112,6 +114,20 @@ def test_the_folder_precedes_the_program_folder(
     assert main("/there", words) == 5
     assert given == {"words": words, "path": ["/there", "/installed"]}
     assert "--instead-of=/here" not in words
+
+
+def test_a_module_that_pytest_imports_may_be_the_projects(tmp_path: Path) -> None:
+    """As pluggy in its own repository."""
+    for side in ("here", "tree"):
+        (tmp_path / side / "src" / "iniconfig").mkdir(parents=True)
+        text = f"raise SystemExit({side!r})\n"
+        (tmp_path / side / "src" / "iniconfig" / "__init__.py").write_text(text)
+    (tmp_path / "tree" / ".git").touch()
+    command = [guarded_pytest.__file__, str(tmp_path / "tree")]
+    command.append(f"--instead-of={tmp_path / 'here'}")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "here" / "src")}
+    ended = subprocess.run([sys.executable, *command], stderr=subprocess.PIPE, env=environment)
+    assert ended.stderr.split() == [b"tree"]
 
 
 def test_paths_into_the_checkout_are_those_of_the_worktree(
