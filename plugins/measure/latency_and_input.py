@@ -7,7 +7,12 @@ from typing import List, Optional, Sequence
 
 from ipubench.fixtures.runtimes.step import Step, Work
 from ipubench.plugins.measure import rounds
-from ipubench.plugins.record.record import ONE_BATCH, ONE_BATCH_ROUNDS, SEVERAL_BATCHES
+from ipubench.plugins.record.record import (
+    ONE_BATCH,
+    ONE_BATCH_ROUNDS,
+    OVER_BATCHES,
+    SEVERAL_BATCHES,
+)
 from ipubench.plugins.record.statistics import latency
 from ipubench.plugins.record.structs import InputRates, Latency
 
@@ -43,7 +48,7 @@ def describe_latency(
     if from_throughput or not step.calibrated or step.prefetched_batches:
         # A call of an IPU's program, and a delivery of workers, always has this many batches.
         per_batch = [value / step.batches_per_step for value in seconds]
-        return latency(per_batch, "rounds over batches per step")
+        return latency(per_batch, OVER_BATCHES)
     times, batches = rounds.batch_latencies(step, clock, budget)
     if batches > 1:
         return latency(times, SEVERAL_BATCHES, batches)

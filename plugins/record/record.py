@@ -36,7 +36,7 @@ BEFORE_ROUNDS = "before the rounds"
 LEAST_TAKEN = 0.006
 # The calls that a latency measures: of one batch, which may be the rounds, or of several.
 ONE_BATCH, ONE_BATCH_ROUNDS = "single-batch calls", "rounds"
-SEVERAL_BATCHES = "calls of several batches"
+SEVERAL_BATCHES, OVER_BATCHES = "calls of several batches", "rounds over batches per step"
 # Limits of given items, FLOP, rates and times, so that derived values fit into a baseline.
 LEAST_AMOUNT, MOST_AMOUNT = 1e-20, 1e20
 

@@ -23,6 +23,10 @@ from ipubench.plugins.selection.selected import case_of
 GIT = "git"
 #: The size limit of a file that verdicts depend on, such as a baseline.
 MOST_BYTES = 64 << 20
+# Why a finished case is measured again.
+NO_RESULT = "the journal has no result of them"
+DAMAGED_RESULT = "their results in the journal are damaged"
+OTHER_DEVICE = "this is another device"
 
 
 def digest(path: Path) -> str:
@@ -50,7 +54,7 @@ def why_elsewhere(machines: Sequence[Machine], benchmark: Benchmark) -> str:
     """Return why a finished case must be measured again on these machines, or ''."""
     fingerprint = benchmark.record.device.fingerprint
     found = [one.changed(benchmark.record) for one in machines if one.fingerprint == fingerprint]
-    return min(found, default="this is another device")
+    return min(found, default=OTHER_DEVICE)
 
 
 def same_case(device: str, item: pytest.Item, benchmark: Benchmark) -> bool:
@@ -83,9 +87,9 @@ def resume_run(
         """Return why a passed case must be measured again, or ''."""
         benchmark = results.benchmarks.get(item.nodeid)
         if item.nodeid in results.unreadable:
-            return "their results in the journal are damaged"
+            return DAMAGED_RESULT
         if benchmark is None:  # the test measured nothing
-            return "the journal has no result of them"
+            return NO_RESULT
         if not same_case(device, item, benchmark):
             return "its configuration changed"
         if files:

@@ -84,7 +84,7 @@ def judged(stored: Project) -> Project:
 def test_the_joined_report_has_each_shards_verdicts_and_failures(judged: Project) -> None:
     """All are 30% slower, which the policy allows for alpha only. One case fails, one is new."""
     shard(judged, "alpha", "-k", "bs8", "--baseline=main", **SLOWER).assert_code(0)
-    break_case(judged, "beta-generated", 'raise CaseError("the fake is broken; mend it")')
+    break_case(judged, "beta-generated", 'raise CaseError("broken on purpose")')
     shard(judged, "beta", "-k", "beta", "--baseline=main", **SLOWER).assert_code(1)
     outcome = report_of(judged, "shards/alpha", "shards/beta", "--out=report")
     outcome.assert_code(1).line(" slower, 1 failed")
@@ -95,11 +95,11 @@ def test_the_joined_report_has_each_shards_verdicts_and_failures(judged: Project
         "beta-synthetic": "regressed",
         GENERATED.split("[")[1].rstrip("]"): "failed",
     }
-    assert "the fake is broken" in reasons(report)[GENERATED]
+    assert "broken on purpose" in reasons(report)[GENERATED]
     summary = (report / "summary.md").read_text()
-    assert summary.startswith("**🔴 4 cases: 1 regressed, 1 failed, 2 pass, against ")
-    assert "gate.yml" in summary.splitlines()[0] and "is broken; mend it" in summary
-    assert "is broken; mend it" in (report / "report.html").read_text()
+    assert summary.startswith("**🔴 4 cases: 1 regressed, 1 failed, 2 pass")
+    assert "gate.yml" in summary.splitlines()[0] and "broken on purpose" in summary
+    assert "broken on purpose" in (report / "report.html").read_text()
     # The joined report is a run like any other: its document gives the same report.
     again = report_of(judged, "report", "--out=again").assert_code(1)
     again.line(" slower, 1 failed")
@@ -129,7 +129,7 @@ def test_a_killed_shard_names_the_cases_that_it_never_ran(project: Project) -> N
     outcome.line("shards/one: the run did not end: ")
     assert verdicts(project.folder / "report")["beta-generated"] == "not run"
     text = (project.folder / "report" / "summary.md").read_text()
-    assert text.startswith("**🔴 3 cases: 1 not run, 2 measured; the run did not end well**")
+    assert text.startswith("**🔴 3 cases: 1 not run, 2 measured; ")
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +151,7 @@ def test_an_unreadable_shard_is_part_of_the_report(project: Project, shards: Pat
     for path in broken:
         outcome.line(path)
     summary = (project.folder / "report" / "summary.md").read_text()
-    assert "🔴 2 cases: 2 measured; 3 of 4 runs did not end well" in summary
+    assert "🔴 2 cases: 2 measured; 3 of 4 runs" in summary
     # The joined document keeps it.
     report_of(project, "report", "--out=again").assert_code(4).line(broken[0])
     # If it is the only shard, there is nothing to show.
@@ -178,7 +178,7 @@ def test_a_retried_shard_counts_with_its_last_run(project: Project) -> None:
 def test_a_later_comparison_does_not_list_failed_or_unselected_cases_as_missing(
     judged: Project,
 ) -> None:
-    break_case(judged, "beta-generated", 'raise CaseError("the fake is broken; mend it")')
+    break_case(judged, "beta-generated", 'raise CaseError("broken on purpose")')
     break_case(judged, "beta-synthetic", "return")
     break_case(judged, "alpha-bs1-synthetic", 'import pytest; pytest.skip("not today")')
     shard(judged, "one", "-k", "beta or alpha-bs1-synthetic").assert_code(1)
@@ -228,8 +228,9 @@ def test_a_line_that_cannot_be_read_is_counted_and_promoted_by_nobody(
         path = tmp_path / "run.jsonl"
         path.write_text("\n".join([*lines[:number], damaged, *lines[number + 1 :], ""]))
         (run,) = read_run(path).runs
-        assert f"1 line of its journal cannot be read: line {number + 1}: " in run.trouble()
-        with pytest.raises(BaselineError, match="cannot be read"):
+        (line,) = run.damaged
+        assert line.startswith(f"line {number + 1}: ") and line in run.trouble()
+        with pytest.raises(BaselineError, match=f": line {number + 1}: "):
             read_sound_run(path)
     # A killed process leaves the beginning of a line, which is no damage.
     path.write_text(journal.read_text() + '{"type": "case", "benchm')

@@ -89,7 +89,7 @@ def test_saving_replaces_this_machines_entries_of_the_measured_cases(path: Path)
 
 def test_a_locked_file_is_one_message(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "LOCK_SECONDS", 0.01)
-    with store._locked(path), pytest.raises(BaselineError, match="locked by another process"):
+    with store._locked(path), pytest.raises(BaselineError, match="locked"):
         save(path, document(entry()))
 
 

@@ -120,7 +120,7 @@ def test_set_replaces_a_parameter_and_other_options() -> None:
     (refused,) = cases("train_real_pod16", steps=["3"])
     assert refused.error.startswith("--steps: ")
     (refused, *_) = cases("infer_gen_pod4", batchsize=["big"])
-    assert "'big', which is not a number" in refused.error
+    assert "'big'" in refused.error and refused.lacks == set()
 
 
 def test_the_described_parameters_of_commands_are_those_that_set_takes() -> None:

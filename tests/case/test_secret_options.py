@@ -100,7 +100,7 @@ def test_the_given_options_of_a_case_contain_no_secret() -> None:
 def test_values_that_no_identifier_shows_are_refused() -> None:
     family = CaseSet.of(Tokened(), {})
     for case in expand(family, {"api_token": ["one-secret", "another"]}):
-        assert case.error == "--set=api_token: cases do not differ by api_token; give one value"
+        assert case.error.startswith("--set=api_token: ") and "one-secret" not in case.error
     for case in expand(family, {"api_token": ["", "one-secret"]}):
         assert not case.error
 
@@ -111,7 +111,7 @@ def test_no_failure_shows_a_secret(secretive: Project) -> None:
     failed = secretive.run(*words, "--showlocals").assert_code(1)
     failed.line("RuntimeError: a server says 401 to ******")
     failed.line("a server says 401 to ******")
-    refused = secretive.run("-k", "beta", GIVEN, "--set=batch_size=x").assert_code(4)
+    refused = secretive.refused("-k", "beta", GIVEN, "--set=batch_size=x")
     listed = secretive.run("-k", "beta", GIVEN, "--collect-only").assert_code(0)
     assert leaks(secretive, failed, refused, listed) == []
 

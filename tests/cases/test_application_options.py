@@ -257,10 +257,10 @@ def test_the_header_lists_options_that_differ_from_the_command_line() -> None:
     _, text = collected("--set=ckpts_per_epoch=3", "-k", "resnet8_test-")
     assert "resnet8_test-synthetic-ckptsperepoch3 and 2 more: " in text
     updates = RESNET8.weight_updates_per_epoch
-    assert f"{updates} weight updates cannot be divided into 3 " in text
+    assert f": {updates} weight updates " in text
     names, text = collected("--set=deterministic=yes", "-k", "resnet8_test-")
     assert names == ["resnet8_test-real-deterministicTrue"]
-    assert "deterministic=True would change nothing" in text
+    assert "deterministic=True " in text
     assert "shuffle is off" in text
 
 

@@ -213,7 +213,7 @@ def test_a_profile_of_an_ipu_takes_the_fewest_batches_and_keeps_no_program() -> 
     tiles = dataclasses.replace(stages, num_io_tiles=32)
     assert (stages.fewest_batches, tiles.fewest_batches) == (2, 3)
     (kept,) = expand(family, {"model_cache_path": ["kept"]}, profiled=True)
-    assert "resnet50: model_cache_path: with --profile an IPU gets" in kept.error
+    assert "model_cache_path: " in kept.error and "--profile" in kept.error
     (kept,) = expand(family, {"model_cache_path": ["kept"]})
     assert not kept.error
 

@@ -107,8 +107,9 @@ def test_bad_values_are_refused_with_the_expected_type(key: str, text: str, mess
 
 def test_an_unknown_key_lists_the_known_ones_and_the_nearest() -> None:
     message = unknown_key_message("batchsize", [Other])
-    assert "no selected case has an option 'batchsize'; did you mean" in message
-    assert "The selected cases have: batches_per_step, micro_batch_size" in message
+    assert re.search(
+        "'batchsize'; .* micro_batch_size.*: batches_per_step, micro_batch_size", message
+    )
     assert "flavour" not in message
     assert "'xyz'. The" in unknown_key_message("xyz", [Other])
 

@@ -56,11 +56,10 @@ def test_a_run_next_to_other_machines_is_not_compared_with_an_undisturbed_one(
     outcome.line("1 inconclusive, whose entries stay")
     outcome.line("no baseline was written: no case was left")
     said = " ".join(outcome.text.split())
-    assert "4 of 4 processes found the machine in another state" in said
-    assert "took 1.00 ms, but 0.50 ms in the baseline" in said
+    assert "4 of 4 processes " in said and re.search(r"1\.00 ms, .* 0\.50 ms ", said)
     # A file without an entry keeps nothing. Runs measured in the same state are compared.
     outcome = stored.run(*GATE, "--baseline-save=beside", "--processes=4", env=BESIDE)
-    assert "stay as they were" not in outcome.assert_code(6).text
+    assert "entries stay" not in outcome.assert_code(6).text
     again = [*CASE, "--baseline=beside", "--gate=5%"]
     stored.run(*again, env={**BESIDE, **SLOW}).assert_code(1).line("has become slower")
 

@@ -82,7 +82,7 @@ def test_cases_with_one_identifier_keep_their_traces(
 def test_with_a_stored_baseline_the_operations_of_this_run_are_shown(stored: Project) -> None:
     outcome = stored.run(*GATE, "--report=out", env=SLOW).assert_code(1)
     line = outcome.line("beta-synthetic: the time goes to: work 80.0%, copy 20.0%")
-    assert "before: a stored baseline cannot be profiled" in line
+    assert "before: " in line and "--against=" in line
     found = profile(stored)
     assert "there" not in found or not found["there"]
     assert [one["name"] for one in found["here"]] == ["work", "copy"]
@@ -91,10 +91,9 @@ def test_with_a_stored_baseline_the_operations_of_this_run_are_shown(stored: Pro
     assert "traceEvents" in json.loads(trace.read_text())
     pytest.importorskip("jinja2", reason="pip install jinja2")
     text = (stored.folder / "out" / "summary.md").read_text()
-    assert "What takes the time now, in one profiled call. Before: a stored baseline" in text
+    assert "Before: a stored baseline" in text
     assert "| work | 80.0% | 4.000 |" in text
     page = (stored.folder / "out" / "report.html").read_text()
-    assert "<h2>Where the time of regressed cases went</h2>" in page
     assert '<td class="name">work</td>' in page
 
 

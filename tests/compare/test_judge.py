@@ -92,8 +92,8 @@ def test_a_regressed_case_fails_the_run_whatever_its_test_does(stored: Project, 
 def test_a_skipped_case_of_the_baseline_is_open(stored: Project) -> None:
     marked(stored, "skip('slower')")
     outcome = stored.run(*GATE).assert_code(6)
-    line = outcome.line("1 of 1 case is open, so it has not passed: ")
-    assert line.endswith(" bench_fake[beta-synthetic] (skipped here, or failed as expected)")
+    line = outcome.line(" bench_fake[beta-synthetic] (skipped here, or")
+    assert line.startswith("1 of 1 case is open")
 
 
 def test_a_case_that_fails_after_its_measurement_is_not_judged(stored: Project) -> None:
@@ -114,9 +114,7 @@ def test_a_fresh_process_with_a_failed_test_is_not_used(stored: Project) -> None
 
 def test_a_baseline_that_is_too_noisy_is_named_before_the_measurement(stored: Project) -> None:
     """Its three processes take equally long, or differ by a fifth."""
-    noisy = (
-        "the baseline has too few processes, or too different ones, to detect a slow-down of 10%"
-    )
+    noisy = "to detect a slow-down of 10%"
     outcome = stored.run(*GATE).assert_code(0)
     assert noisy not in " ".join(outcome.text.split()) and "since " not in outcome.text
     path = stored.folder / "baselines" / "main.json"
@@ -128,11 +126,9 @@ def test_a_baseline_that_is_too_noisy_is_named_before_the_measurement(stored: Pr
     entry["extra_info"]["ipubench"]["versions"]["pytest"] = "6.1"
     path.write_text(json.dumps(document))
     outcome = stored.run(*GATE)
-    assert (
-        outcome.line("since ") == f"since baselines/main.json: pytest 6.1 -> {pytest.__version__}"
-    )
+    assert outcome.line("since ").endswith(f"main.json: pytest 6.1 -> {pytest.__version__}")
     text = " ".join(outcome.text.split())
-    found = re.search(rf"{noisy} in the case: beta-synthetic needs ([\d.]+)%", text)
+    found = re.search(rf"{noisy} .*: beta-synthetic needs ([\d.]+)%", text)
     assert found and float(found[1]) > 10
     assert text.index(noisy) < text.index("[1/1]")
     # Another machine's processes in the same file could belong to this one.

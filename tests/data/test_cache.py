@@ -46,14 +46,14 @@ def test_without_a_home_folder_there_is_one_message_and_no_folder(
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.setattr(pwd, "getpwuid", unlisted)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(DataError, match=r"~.* has no home folder; set IPUBENCH_CACHE_DIR to"):
+    with pytest.raises(DataError, match=r"~.* home folder; .*IPUBENCH_CACHE_DIR"):
         cache_dir({"IPUBENCH_CACHE_DIR": own})
     assert not list(tmp_path.iterdir())
 
 
 def test_a_file_in_its_place_is_one_clear_message(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match=r"cannot make the cache directory .*IPUBENCH_CACHE_DIR"):
+    with pytest.raises(DataError, match=f" {tmp_path / 'file'}.*: .*IPUBENCH_CACHE_DIR"):
         cache_dir({"IPUBENCH_CACHE_DIR": str(tmp_path / "file")})
 
 

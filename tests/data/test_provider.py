@@ -123,7 +123,7 @@ def test_the_option_overrides_the_environment_which_overrides_samples(
 
 
 def test_messages_name_the_source_of_the_folder(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"^DATASETS_DIR is set to .*: no image found"):
+    with pytest.raises(DataError, match=f"^DATASETS_DIR .*{tmp_path}: no image"):
         source(("images",), None, {"DATASETS_DIR": str(tmp_path)})
     with pytest.raises(DataError, match=r"^--dataset-dir= names no folder"):
         source(("images",), "", {})

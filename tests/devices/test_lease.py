@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -59,9 +60,9 @@ def test_a_held_device_names_its_holder(holder: subprocess.Popen[bytes]) -> None
     lines: List[str] = []
     with pytest.raises(DeviceError) as caught, lease(["dev"], 0.3, lines.append):
         pass
-    assert f"still held by process {holder.pid} since" in str(caught.value)
+    assert f" process {holder.pid} " in str(caught.value)
     assert "--device-timeout=SECONDS" in str(caught.value)
-    assert lines and lines[0].startswith(f"waiting for dev, held by process {holder.pid}")
+    assert lines and re.search(rf" dev,.* process {holder.pid}\b", lines[0])
 
 
 def test_a_waiting_run_reports_repeatedly(
@@ -157,7 +158,7 @@ def test_a_lock_without_its_holder_is_still_a_lock(
     holder: subprocess.Popen[bytes], folder: Path, content: str
 ) -> None:
     (folder / "dev.lock").write_text(content)
-    with pytest.raises(DeviceError, match="held by another run"), lease(["dev"], 0.1):
+    with pytest.raises(DeviceError, match="another run"), lease(["dev"], 0.1):
         pass
 
 
@@ -171,7 +172,7 @@ def test_a_lock_that_only_another_user_may_open_is_still_a_lock(
 
     with monkeypatch.context() as patch:
         patch.setattr(locks, "take", refuse)
-        with pytest.raises(DeviceError, match="held by another run"), lease(["dev"], 0.1):
+        with pytest.raises(DeviceError, match="another run"), lease(["dev"], 0.1):
             pass
 
 

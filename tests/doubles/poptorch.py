@@ -212,10 +212,6 @@ class PoplarExecutor:
     def isAttachedToDevice(self) -> bool:
         return self._attached
 
-    @recorded
-    def isCompiled(self) -> bool:
-        return self._attached
-
     @property
     def _synthetic(self) -> bool:
         return bool(self._values.get("synthetic_data"))

@@ -130,7 +130,7 @@ def test_a_host_that_dies_loses_only_its_case_which_another_measures(project: Pr
     hosts = as_hosts(project, a="", b="")
     outcome = project.run(*hosts).assert_code(0)
     outcome.line("[beta-generated]: ")
-    assert " was lost (" in outcome.text and "; it is measured again" in outcome.text
+    assert " was lost (" in outcome.text
     assert os.path.exists(mark) and len(project.records()) == 7
     assert len(outcomes(project)) == 7 and set(outcomes(project).values()) == {"passed"}
     outcome.line("[7/7] ")
@@ -178,7 +178,7 @@ def test_results_survive_ctrl_c_and_resume_continues(project: Project) -> None:
     # Ctrl-C may come between a result and the end of its test: then that case is measured again.
     done = list(outcomes(project).values()).count("passed")
     assert 1 <= done <= len(project.records()) < 7
-    assert "the command with --resume" in first.text
+    assert "--resume" in first.text
     project.run(*hosts, "--resume").assert_code(0).line(f": {done} case")
     assert len(outcomes(project)) == 7
     assert len(project.journals()) == 1
@@ -221,15 +221,12 @@ def test_mistakes_end_in_one_message(project: Project) -> None:
 
 
 def test_a_host_needs_a_device_for_each_of_its_workers(project: Project) -> None:
-    outcome = project.run("--device=cpu", "--tx", "2*popen//id=a").assert_code(4)
-    outcome.line("(1 of cpu")
+    project.refused("--device=cpu", "--tx", "2*popen//id=a").line("(1 of cpu")
 
 
 def test_a_folder_without_a_checkout_is_named(project: Project, tmp_path_factory: Any) -> None:
     folder = tmp_path_factory.mktemp("empty")
-    outcome = project.run("--tx", f"popen//id=a//chdir={folder}").assert_code(4)
-    outcome.line("a: ")
-    assert "Traceback" not in outcome.text
+    project.refused("--tx", f"popen//id=a//chdir={folder}").line("a: ")
 
 
 def test_a_plugin_that_fails_on_a_host_is_named_with_its_error(project: Project) -> None:
@@ -238,8 +235,7 @@ def test_a_plugin_that_fails_on_a_host_is_named_with_its_error(project: Project)
         "    if hasattr(config, 'workerinput'):\n"
         "        config.workerinput['what no host has']\n"
     )
-    outcome = project.run(*as_hosts(project, a="")).assert_code(4)
-    outcome.line("a: KeyError: 'what no host has'")
+    project.refused(*as_hosts(project, a="")).line("a: KeyError: 'what no host has'")
 
 
 def test_a_host_at_another_revision_is_refused(project: Project) -> None:
@@ -247,8 +243,7 @@ def test_a_host_at_another_revision_is_refused(project: Project) -> None:
         git(folder, "init", "-q")
         git(folder, "add", "conftest.py", "pytest.ini", "bench_fake.py")
         git(folder, "commit", "-qm", str(folder))
-    outcome = project.run(*as_hosts(project, a="")).assert_code(4)
-    outcome.line("and this project at ")
+    project.refused(*as_hosts(project, a="")).line("and this project at ")
 
 
 def git(folder: Any, *words: str) -> None:

@@ -219,7 +219,7 @@ def test_an_error_in_a_case_is_its_message(project: Project) -> None:
     words = ("-k", "beta", "--set=trouble=error", "-n", "2", "--maxfail=2")
     outcome = project.run(*words).assert_code(1)
     assert "interrupted with" not in outcome.text
-    assert "the fake is broken" in outcome.text
+    assert "broken on purpose" in outcome.text
     assert "Traceback" not in outcome.text
     assert outcome.text.count("] FAILED (") == 2
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ipubench.plugins.gate.decision import Need
 from ipubench.plugins.gate.inference import Effect, decide
-from ipubench.plugins.gate.metric_verdict import MetricVerdict
+from ipubench.plugins.gate.metric_verdict import MetricVerdict, left_out
 from ipubench.plugins.gate.pairs import (
     FALSE_ALARMS,
     PairRule,
@@ -271,9 +271,7 @@ def test_a_metric_that_one_process_lacks_is_not_judged() -> None:
     found = judged(sides, thresholds)
     assert (found.kind, found.also) == ("pass", ())
     metrics = compare(in_order(sides), PairRule(thresholds))
-    assert not_judged(metrics, thresholds) == [
-        "compile_time is not judged: a process has no comparable value"
-    ]
+    assert not_judged(metrics, thresholds) == [left_out("compile_time")]
     assert not_judged(metrics, {"throughput": 0.05}) == []
 
 
@@ -398,7 +396,7 @@ def test_what_a_case_has_or_needs(pairs: List[Sides], decision: Any) -> None:
 def test_a_case_that_was_faster_in_each_pair_passes_when_the_time_is_over() -> None:
     noisy = [of_change(change, number) for number, change in enumerate((-0.6, -0.25, -0.5))]
     for count in (2, 3):
-        assert conclude_pairs(noisy[:count], GATE, ["the time was over"]).kind == PASS
+        assert conclude_pairs(noisy[:count], GATE, ["no time"]).kind == PASS
     assert conclude_pairs(noisy[:1], GATE).kind == INCONCLUSIVE
     slower = [of_change(0.1, 0), *noisy[1:]]
     assert conclude_pairs(slower, GATE).kind == INCONCLUSIVE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import pytest
@@ -390,7 +391,7 @@ def test_another_metric_can_regress_at_an_unchanged_speed() -> None:
     (latency,) = verdict.also
     assert (latency.before, latency.now) == pytest.approx((5.0, 9.0))
     text = message("x", verdict, "results/run.jsonl")
-    assert "its 99% latency of a batch has grown: 5 ms before, 9 ms now, +80.0%" in text
+    assert re.search(r"99% latency .*: 5 ms .*, 9 ms .*, \+80\.0%", text)
     assert "has become slower" not in text
 
 
@@ -423,7 +424,7 @@ def test_a_metric_that_fresh_processes_lack_is_left_out_and_named() -> None:
     slow = benchmark([0.2] * 9, compile_seconds=9.0)
     verdict = judged(slow, stored(CALM), rule, in_turns([kept], asked))
     assert (verdict.kind, verdict.also, asked) == (PASS, (), [1, 2, 3])
-    assert "compile_time is not judged" in verdict.reasons[0]
+    assert verdict.reasons[0] == left_out("compile_time")
 
 
 def test_the_available_fresh_processes_decide_and_not_the_first_process() -> None:

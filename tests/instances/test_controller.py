@@ -98,7 +98,7 @@ def test_a_killed_launcher_is_named(instances: Instances, monkeypatch: pytest.Mo
     instances.start()
     os.kill(instances.pids[0], 9)
     monkeypatch.setattr(controller, "send", Mock(side_effect=BrokenPipeError))
-    with pytest.raises(InstanceError, match=r"\(mpirun was killed by SIGKILL\)"):
+    with pytest.raises(InstanceError, match=r"\(mpirun .* SIGKILL\)"):
         instances.command("build")
     assert not instances.idle
 
@@ -226,7 +226,7 @@ def test_a_process_without_a_launcher_reports_its_exit_or_signal(tmp_path: Path)
     process = alone_in(tmp_path, "raise SystemExit('no such module')")
     with pytest.raises(InstanceError, match="    no such module$") as caught:
         process.start()
-    assert caught.value.why.startswith("the process there ended with exit code 1 ")
+    assert " exit code 1 " in caught.value.why
     found = (caught.value.name, caught.value.said, caught.value.lines)
     assert found == ("the process there", "", ["no such module"])
     assert process.close() is None, "nothing is left open"
@@ -234,9 +234,8 @@ def test_a_process_without_a_launcher_reports_its_exit_or_signal(tmp_path: Path)
     process.start()
     with pytest.raises(InstanceError) as caught:
         process.command("kill")
-    assert caught.value.why.startswith(
-        f"the process there (process {process.pids[0]}) was killed by SIGKILL "
-    )
+    assert (caught.value.name, caught.value.code) == ("the process there", -9)
+    assert f" (process {process.pids[0]}) " in caught.value.why and "SIGKILL" in caught.value.why
 
 
 def test_a_launcher_that_does_not_start_leaves_no_gradient_folder(
@@ -250,14 +249,14 @@ def test_a_launcher_that_does_not_start_leaves_no_gradient_folder(
 
         def start(self) -> None:
             assert found[0].is_dir()
-            raise OSError("there is no memory")
+            raise OSError("no memory")
 
         def stop(self) -> None:
             found.append(Path("ended"))
 
     monkeypatch.setattr("ipubench.fixtures.instances.controller.ServerProcess", Failing)
     plan = Plan(Launcher("processes", ()), 2, ((0,), (1,)), 2, one_job=True)
-    with pytest.raises(OSError, match="there is no memory"):
+    with pytest.raises(OSError, match="no memory"):
         Instances(plan, lambda address: [address], folder).start()
     *folders, ended = found
     assert not any(map(Path.exists, folders)) and ended == Path("ended")

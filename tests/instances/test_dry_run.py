@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -40,7 +41,7 @@ def test_a_dry_run_shows_poprun_without_an_ipu(together: Project) -> None:
     )
     assert f"' {sys.executable} -m pytest " in launched
     assert launched.endswith(f"'{together.folder / case}' -s --ipubench-instance=SOCKET")
-    assert "  which starts 4 instances with" in answer.lines
+    assert any(" 4 instances " in line for line in answer.lines)
     assert not together.journals()
     assert not (together.folder / "leases").exists()
 
@@ -55,7 +56,7 @@ def test_a_dry_run_shows_poprun_on_several_hosts(together: Project) -> None:
     assert f" {given}'--mpi-local-args=-x " in launched
     assert "-x IPUBENCH_INSTANCE_TOKEN -x " in launched
     answer = run(together, "--dry-run", "--device=ipu", "--launcher-args=-H gone.invalid")
-    assert "cannot run: --launcher-args: the host gone.invalid" in answer.text
+    assert re.search(r"cannot run: --launcher-args: .*gone\.invalid", answer.text)
 
 
 def test_a_fresh_process_of_one_case_takes_what_is_for_others(together: Project) -> None:
@@ -135,7 +136,7 @@ def test_no_line_of_a_command_is_wider_than_a_terminal() -> None:
 def test_fewer_instances_than_requested_are_shown(together: Project) -> None:
     asked = len(os.sched_getaffinity(0)) + 7
     answer = run(together, "--dry-run", f"--set=instances={asked}").assert_code(0)
-    assert f" of {asked} instances, one per core, with" in answer.text
+    assert f" of {asked} instances, " in answer.text
     _, launched = commands(answer.text)
     assert launched.endswith(" -s --ipubench-instance=SOCKET")
 

@@ -192,11 +192,11 @@ def test_an_instance_that_takes_its_share_has_only_threads_of_its_host(
 def test_only_the_first_failure_is_reported_and_a_closed_run_is_no_problem() -> None:
     one = member()
     near, one.connection = Pipe()
-    one.fail("there is no memory")
+    one.fail("no memory")
     one.fail("and so nothing is built")
     one.reply(7)
     assert [receive(near), receive(near)] == [
-        {"error": "there is no memory", "case": ""},
+        {"error": "no memory", "case": ""},
         {"answer": 7},
     ]
     near.close()

@@ -143,8 +143,10 @@ def test_poprun_gets_the_options_of_the_published_commands(installed: Any) -> No
         "--ipus-per-replica=4",
         *poprun_arguments([], os.environ),
     )
-    with pytest.raises(CaseError, match="poprun"):
+    with pytest.raises(CaseError, match="poprun .* PATH"):
         found.check()
+    with pytest.raises(CaseError, match="--device-id=1: poprun "):
+        plan(config(), "ipu", {0}, device_id=1)
     with pytest.raises(CaseError, match="replicas=6 .* instances=4: .*=8"):
         poprun(4, 6, 1)
 

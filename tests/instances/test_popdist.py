@@ -81,7 +81,7 @@ def test_poptorch_gets_the_ipus_of_a_pipeline(job: double.Job) -> None:
     job.ipus_per_replica = 2
     start_options(None, config)
     job.ipus_per_replica = 1
-    with pytest.raises(AssertionError, match="poprun has another number"):
+    with pytest.raises(AssertionError, match="another number"):
         start_options(None, config)
 
 
@@ -97,7 +97,7 @@ def test_compiling_offline_ignores_the_ipus_of_an_instance(
     config = dataclasses.replace(POD4["resnet50_minlatency"], compile_only=True)
     feed = ImageFeed("generated", batch_size=2, image_size=32)
     options = poptorch_options(poptorch, config, IpuDevice(), feed)
-    with pytest.raises(poptorch.Error, match="not supported with an IPU id"):
+    with pytest.raises(poptorch.Error, match="IPU id"):
         poptorch.inferenceModel(torch.nn.Linear(4, 4), options).compile(torch.zeros(256, 4))
 
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Tuple
 
 import pytest
 
-from tests.support.harness import Project, run_pytest
+from tests.doubles import popdist as double
+from tests.support.harness import Project, refused, run_pytest
 from tests.support.instances import notes_of, record_of, with_instances
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: run it there")
@@ -73,14 +73,9 @@ def test_poprun_starts_the_instances_of_one_job(together: Project) -> None:
 
 
 def test_what_poprun_cannot_do_is_one_message(together: Project) -> None:
-    words = ("bench_together.py", "--device=ipu")
-    answer = run_pytest(together.folder, together.environment, *words, "--device-id=1")
-    assert "--device-id=1: poprun " in answer.assert_code(1).text
-    answer = run_pytest(together.folder, together.environment, *words, "--device-id=1", "--dry-run")
-    assert "cannot run: --device-id=1: poprun " in answer.assert_code(0).text
-    (together.folder / "bin" / "poprun").unlink()
+    words = ("bench_together.py", "--device=ipu", "--device-id=1")
     answer = run_pytest(together.folder, together.environment, *words).assert_code(1)
-    assert "poprun is not on PATH" in answer.text and "Traceback" not in answer.text
+    assert "--device-id=1: poprun " in answer.text and "Traceback" not in answer.text
 
 
 @pytest.fixture
@@ -94,11 +89,19 @@ def under_poprun(together: Project) -> Project:
 ALONE = ("bench_together.py", "--device=ipu", "--steps=2", "--set=instances=1")
 
 
-@pytest.mark.parametrize("more", [(), ("-n", "1")])
 def test_several_instances_under_a_users_poprun_are_refused(
-    under_poprun: Project, more: Tuple[str, ...]
+    under_poprun: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = run_pytest(under_poprun.folder, under_poprun.environment, *ALONE, *more).assert_code(4)
+    folder, environment = under_poprun.folder, under_poprun.environment
+    for name, module in double.as_modules().items():
+        monkeypatch.setitem(sys.modules, name, module)
+    refused(folder, environment, *ALONE).line("--set=instances=2")
+    double.recorder.instances = 1
+    # PopTorch raises for a number, and TensorFlow would run on other IPUs.
+    refused(folder, environment, *ALONE, "--device-id=1").line("--device-id=1: poprun ")
+    assert not under_poprun.journals()
+    # A worker is a process.
+    answer = run_pytest(folder, environment, *ALONE, "-n", "1").assert_code(4)
     assert "--set=instances=2" in answer.text and "Traceback" not in answer.text
     assert not under_poprun.journals() or under_poprun.records() == {}
 
@@ -109,8 +112,5 @@ def test_one_instance_under_a_users_poprun_measures_and_several_may_collect(
     words = ("bench_together.py", "--device=ipu", "--collect-only")
     run_pytest(under_poprun.folder, under_poprun.environment, *words).assert_code(0)
     under_poprun.environment["DOUBLE_POPDIST"] = json.dumps({"instances": 1})
-    # PopTorch raises for a number, and TensorFlow would run on other IPUs.
-    answer = run_pytest(under_poprun.folder, under_poprun.environment, *ALONE, "--device-id=1")
-    assert "--device-id=1: poprun " in answer.assert_code(4).text
     run_pytest(under_poprun.folder, under_poprun.environment, *ALONE).assert_code(0)
     assert record_of(under_poprun)["device"]["kind"] == "ipu"

@@ -82,7 +82,7 @@ def test_an_instance_that_dies_on_another_host_is_named(
     words = ("--set=trouble=kill", "--batches-per-step=1")
     answer = run(together, *words, on(rack)).assert_code(1)
     line = answer.line("instance 2 of 2 (process ")
-    assert f" on {rack[1].address}) was killed by SIGKILL" in line
+    assert f" on {rack[1].address}) " in line and "SIGKILL" in line
     assert "/instance-2.log" in line
     wait_until_gone([int(line.split("(process ")[1].split()[0])])
 
@@ -96,4 +96,4 @@ def test_each_host_holds_its_own_device(together: Project, rack: List[SshHost]) 
         answer = run(together, *BRIEF, "--device-timeout=0.3s", on(rack)).assert_code(1)
         line = answer.line("instance 2 of 2 (process ")
         assert f" on {rack[1].address}): " in line
-        assert f"still held by process {other}" in line
+        assert f" process {other} " in line

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import time
@@ -79,7 +80,7 @@ def test_all_instances_run_together_and_all_of_their_items_count(together: Proje
     assert [entry["pid"] for entry in counted] == [one["pid"], other["pid"]]
     assert all(entry["rate"] > 0 and entry["first_rate"] > 0 for entry in counted)
     # The device's values of both, for rounds that count and not for the warm-up.
-    assert record["latency"]["source"] == "the hash, values of all instances"
+    assert record["latency"]["source"].startswith("the hash, ")
     assert record["latency"]["samples"] == 2 * counting_rounds(record)
     assert record["compute"]["flops_per_item"] == 2.0
     # 12 bytes for each of two instances, for 2 x 3 items.
@@ -130,7 +131,7 @@ def test_a_failed_instance_is_named_and_the_others_end(together: Project) -> Non
         assert not any(map(runs, started(folder)))
         if trouble == "raise":
             assert "bench_together.py" in (folder / "instance-2.log").read_text(), "a traceback"
-    assert "    E           RuntimeError: an unforeseen error" in answer.text
+    assert "    E           RuntimeError: " in answer.text
 
 
 @pytest.mark.slow
@@ -172,13 +173,12 @@ def test_nothing_is_left_when_the_run_is_terminated(
 
 def test_a_failing_launcher_shows_its_output(together: Project) -> None:
     together.environment["IPUBENCH_LAUNCHER"] = "mpirun"
-    (together.folder / "bin" / "mpirun").write_text("#!/bin/sh\necho no slots are left; exit 9\n")
+    (together.folder / "bin" / "mpirun").write_text("#!/bin/sh\necho no slots; exit 9\n")
     answer = run(together, "--set=trouble=error", "--set=batch_size=1").assert_code(1)
     assert "not even begun" in answer.text, "nothing is launched"
     assert not (together.folder / "results" / "instances").exists()
     answer = run(together).assert_code(1)
-    assert "mpirun ended with exit code 9 " in answer.text
-    assert "    no slots are left" in answer.text
+    assert re.search("mpirun .* 9 before", answer.text) and "    no slots" in answer.text
 
 
 def test_the_option_for_instances_cannot_be_used_by_hand(together: Project) -> None:

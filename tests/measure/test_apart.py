@@ -117,9 +117,7 @@ def test_one_command_has_every_case_of_an_ipu_once(tmp_path: Path) -> None:
     ).assert_code(0)
     # Excluded cases need another device, not another kind of data.
     reasons = [line for line in outcome.lines if re.match(r"\d+ cases? (?!are|is)", line)]
-    assert [re.sub(r"\d+", "N", line) for line in reasons] == [
-        "N cases for a host: --device=cpu or --device=cuda"
-    ]
+    assert [line.partition(": ")[2] for line in reasons] == ["--device=cpu or --device=cuda"]
     ran = json.loads(log.read_text())
     listed = run_pytest(ROOT, given, *words[2:], "--collect-only", "-q").assert_code(0).lines
     assert sorted(case for _, case, _ in ran) == sorted(line for line in listed if "::" in line)

@@ -13,7 +13,7 @@ import pytest
 from ipubench.fixtures.poplar.executables import storing
 from ipubench.fixtures.poplar.options import TF_FLAGS
 from ipubench.plugins.run.journal import journals
-from tests.support.harness import ROOT, Outcome, run_pytest
+from tests.support.harness import ROOT, Outcome, refused, run_pytest
 
 CASES = {
     "tensorflow": ["bench_kernels/bench_dense.py", "-k", "dense-ipu-inference-generated"],
@@ -68,18 +68,18 @@ def test_a_later_run_finds_the_programs_in_a_named_folder(tmp_path: Path) -> Non
     assert (tmp_path / "kept here").stat().st_mode & 0o77 == 0
 
 
-@pytest.mark.framework
 def test_the_folder_needs_ipus_and_no_other_writer(tmp_path: Path) -> None:
+    environment = {**os.environ, "POPLAR_SDK_ENABLED": "/sdk"}
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o777)
     for device, folder, message in (
-        ("ipu", shared, "can be written by other users"),
+        ("ipu", shared, "other users"),
         ("cpu", tmp_path / "kept", "--device=ipu"),
         ("ipu-model", tmp_path / "kept", "--device=ipu"),
     ):
         words = (f"--device={device}", f"--executable-cache={folder}")
-        assert message in run(tmp_path, "torch", *words).assert_code(4).text
+        assert message in refused(ROOT, environment, *CASES["torch"], *words).text
 
 
 FOLDER = Path("/a folder")

@@ -53,8 +53,8 @@ def test_one_message_and_the_run_continues(project: Project) -> None:
     assert "2 failed, 2 passed" in outcome.text
     assert "Traceback" not in outcome.text
     text = " ".join(outcome.text.split())
-    assert "more memory than there is with batch_size=1000000, trouble=memory" in text
-    assert "(Unable to allocate 7.28 TiB for an array)" in text
+    assert "more memory" in text and " with batch_size=1000000, trouble=memory" in text
+    assert " 7.28 TiB " in text
 
 
 def test_a_request_beyond_the_machine_fails_one_case(project: Project) -> None:
@@ -68,4 +68,4 @@ def test_a_request_beyond_the_machine_fails_one_case(project: Project) -> None:
     outcome = project.run("-k", "beta-synthetic", "--set=trouble=greed,none").assert_code(1)
     assert "1 failed, 1 passed" in outcome.text
     text = " ".join(outcome.text.split())
-    assert "more memory than there is with trouble=greed" in text
+    assert "more memory" in text and " with trouble=greed" in text

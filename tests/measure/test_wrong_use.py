@@ -66,7 +66,7 @@ def test_a_callable_with_an_unawaited_coroutine_is_refused() -> None:
     step = CallStep(lambda: fetch())
     step.build()
     step()
-    with pytest.raises(CaseError, match="the coroutine function itself"):
+    with pytest.raises(CaseError, match="a coroutine"):
         step.finish()
     step.result.close()
     awaited = CallStep(fetch)

@@ -467,7 +467,7 @@ def test_weights_come_from_a_file_and_a_bad_one_is_one_message(torch: Any, tmp_p
         *(("resnet18", name) for name in ("bad.pt", "missing.pt", "weights.pt")),
         ("resnet34", "weights.pt"),
     ):
-        with pytest.raises(ValueError, match=f"{name} cannot be loaded into {model}"):
+        with pytest.raises(ValueError, match=f"{name} .* {model}: "):
             build_classifier(model, weights=str(tmp_path / name))
 
 

@@ -78,9 +78,9 @@ def test_a_failing_worker_leaves_its_rows_and_a_reason() -> None:
     row = '{"family": "popart", "level": "native", "case": "a", "peer": "p"}'
     rows = ends_with(f"import os; print('{row}', flush=True); os.kill(os.getpid(), 9)")
     assert [r.case for r in rows] == ["a", ""]
-    assert rows[1].reason == "the process ended with SIGKILL after a"
-    (row_of_error,) = ends_with("raise SystemExit('no module named torch')")
-    assert row_of_error.reason == "the process ended with exit code 1: no module named torch"
+    assert rows[1].reason.endswith(" SIGKILL after a")
+    (row_of_error,) = ends_with("raise SystemExit('no torch')")
+    assert row_of_error.reason.endswith(" code 1: no torch")
 
 
 def fails(error: Exception) -> Any:
@@ -96,12 +96,12 @@ def test_a_failing_program_is_left_out_with_its_reason() -> None:
     runs: List[int] = []
     builders: Dict[str, Any] = {
         OURS: lambda: runs.append,
-        "missing": fails(NotMeasured("it is not here\nmore")),
+        "missing": fails(NotMeasured("not here\nmore")),
         "breaks": lambda: fails(RuntimeError()),
     }
     programs, reasons = built(builders)
     assert list(programs) == [OURS] and runs == [1]
-    assert reasons["missing"] == "it is not here"
+    assert reasons["missing"] == "not here"
     assert set(reasons) == {"missing", "breaks"}
 
 
@@ -117,7 +117,7 @@ class Tiny(Family):
 
     def open(self, name: str) -> Case:
         if name == "bad":
-            raise NotMeasured("it has no network")
+            raise NotMeasured("no network")
         peers = {"absent": fails(ImportError("no peer")), "same": lambda: sum_of}
         return Case(
             1.0, "float32", lambda: sum_of, peers, close=lambda: self.closed.append(name),
@@ -140,7 +140,7 @@ def test_the_rows_of_a_case_are_in_the_order_of_its_peers() -> None:
     assert same.low <= same.ratio <= same.high and same.rounds >= 6
     assert Tiny.closed == ["good"]
     (bad,) = rows("bad")
-    assert (bad.peer, bad.reason) == (OURS, "it has no network")
+    assert (bad.peer, bad.reason) == (OURS, "no network")
 
 
 def test_the_list_has_the_chosen_cases(capsys: pytest.CaptureFixture[str]) -> None:

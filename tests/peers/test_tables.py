@@ -29,10 +29,10 @@ def section(*rows: Row) -> Section:
 
 
 def test_each_peer_has_its_ratio_or_the_reason_for_none() -> None:
-    rows = [row(2.0), row(peer="timm", reason="No module named 'timm' | x"), row(case="", peer="")]
+    rows = [row(2.0), row(peer="timm", reason="No 'timm' | x"), row(case="", peer="")]
     page = markdown([section(*rows)], PACKAGES, "2026-01-02")
     assert "| net-bs1 |  | eager | 200.0 | 100.0 | 2.00 | 1.90 to 2.10 | 9 |" in page
-    assert "not measured: No module named 'timm' \\| x" in page and "| all |" in page
+    assert "not measured: No 'timm' \\| x" in page and "| all |" in page
     assert page.startswith("2026-01-02. torch 2.1, tensorflow 2.20.")
     tables = [line for line in page.splitlines() if line.startswith("|")]
     assert {line.replace("\\|", "").count("|") for line in tables} == {9}
@@ -42,7 +42,7 @@ def test_the_last_sentence_names_only_what_is_slower_beyond_its_interval() -> No
     assert summary([section(row(reason="x"))]) == "Nothing was measured."
     assert summary([section(row(1.2), row(0.97))]).endswith("in 0 of 2 comparisons.")
     text = summary([section(row(1.2), row(0.8, peer="OpenVINO"))])
-    assert text.endswith("in 1 of 2 comparisons: net-bs1 (native) against OpenVINO 0.80.")
+    assert " 1 of 2 " in text and text.endswith(": net-bs1 (native) against OpenVINO 0.80.")
 
 
 def test_parts_of_names_choose_cases() -> None:

@@ -11,6 +11,7 @@ from ipubench.fixtures.machine.process import LAST_LINES
 from ipubench.plugins.processes import guarded_pytest
 from ipubench.plugins.processes.place import THIS_PLACE, Place
 from ipubench.plugins.processes.remote_case import (
+    NO_SUCH_CASE,
     FreshError,
     Outcome,
     RemoteCase,
@@ -48,7 +49,7 @@ def measured(
         (1, [*NOISE, "the last"], THIS_PLACE, "exit code 1", "the last"),
         (None, [*NOISE, "at work"], THIS_PLACE, TOO_LONG, TOO_LONG),
         (-9, [], THIS_PLACE, "exit code -9", "exit code -9"),
-        (4, ["ERROR: not found: a.py::a"], THERE, "exit code 4", "there is no such case"),
+        (4, ["ERROR: not found: a.py::a"], THERE, "exit code 4", NO_SUCH_CASE),
         (
             4,
             [
@@ -79,7 +80,7 @@ def test_the_reason_for_a_missing_measurement_is_one_line(
     with pytest.raises(FreshError) as told:
         measured(code, printed, [], place, monkeypatch)
     said, *shown = str(told.value).splitlines()
-    assert said == f"{CASE} could not be measured again in a fresh process ({how}); its last lines:"
+    assert said.startswith(f"{CASE} ") and f" ({how}); " in said
     assert shown == printed[-LAST_LINES:]
     assert (told.value.why, told.value.elsewhere) == (why, place is THERE)
 
@@ -92,15 +93,15 @@ def test_the_reason_for_a_missing_measurement_is_one_line(
     ],
 )
 def test_a_missing_package_there_has_its_remedy(place: Place, remedy: str) -> None:
-    assert remedy in why_not_there("ModuleNotFoundError: No module named 'torch'", place)
-    assert why_not_there("there is no such case", place).endswith("there is no such case")
+    assert remedy in why_not_there("No module named 'torch'", place)
+    assert why_not_there(NO_SUCH_CASE, place).endswith(NO_SUCH_CASE)
 
 
 def test_a_process_with_modules_of_another_checkout_does_not_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lines: List[JournalLine] = [CaseLine(MEASURED), OutcomeLine(CASE, "passed")]
-    with pytest.raises(FreshError, match="could not be measured again"):
+    with pytest.raises(FreshError, match=f"{CASE} "):
         measured(guarded_pytest.USAGE_ERROR, [], lines, THERE, monkeypatch)
 
 
@@ -111,7 +112,7 @@ def test_a_process_whose_test_fails_after_its_measurement_does_not_count(
         CaseLine(MEASURED),
         OutcomeLine(CASE, "failed", why="a wrong result"),
     ]
-    with pytest.raises(FreshError, match=r"a\.py::a .*\(exit code 1\); its") as told:
+    with pytest.raises(FreshError, match=r"a\.py::a .*\(exit code 1\)") as told:
         measured(1, ["1 failed"], lines, THIS_PLACE, monkeypatch)
     assert told.value.why == "a wrong result"
     lines[1] = OutcomeLine(CASE, "passed")

@@ -79,7 +79,7 @@ def test_an_environment_serves_later_runs_until_what_is_installed_changes(
     folders = [path for path in (tmp_path / "cache" / "versions").iterdir() if path.is_dir()]
     assert folders == [made.site.parents[2]]
     kept.stamp(folders[0]).unlink()  # of a run that was killed
-    with pytest.raises(pytest.UsageError, match="No matching distribution found for nothing==3"):
+    with pytest.raises(pytest.UsageError, match="nothing==3"):
         find_versions("pip:nothing==3")
 
 

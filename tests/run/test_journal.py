@@ -11,7 +11,7 @@ import pytest
 from ipubench.fixtures.case import untrusted
 from ipubench.fixtures.machine.files import numbered
 from ipubench.plugins.baseline.format import BaselineError
-from ipubench.plugins.baseline.runs import read_run
+from ipubench.plugins.baseline.runs import NO_FIRST_LINE, read_run
 from ipubench.plugins.record.files import JsonLinesFile, json_lines, storable
 from ipubench.plugins.results.lines import read_lines
 from ipubench.plugins.results.run_results import RunResults
@@ -77,10 +77,10 @@ def test_a_journal_without_its_first_line_does_not_affect_others(project: Projec
     stored = read_run(project.folder / "results")
     assert len(stored.benchmarks) == 1
     problems = {run.name: run.trouble() for run in stored.runs}
-    assert "no first line" in problems.pop(str(empty)) and list(problems.values()) == [""]
+    assert NO_FIRST_LINE in problems.pop(str(empty)) and list(problems.values()) == [""]
     for journal in project.journals():
         journal.write_text("")
-    with pytest.raises(BaselineError, match="run-20260101T000000-7.jsonl: this journal has no"):
+    with pytest.raises(BaselineError, match=f"run-20260101T000000-7.jsonl: {NO_FIRST_LINE}"):
         read_run(project.folder / "results")
 
 

@@ -26,6 +26,7 @@ from ipubench.plugins.results.lines import (
     VerdictLine,
 )
 from ipubench.plugins.results.run_results import RunResults
+from ipubench.plugins.run import resume
 from ipubench.plugins.run.journal import command_line, journals
 from tests.support.command_line import given_options
 from tests.support.harness import ROOT, Project
@@ -251,8 +252,7 @@ def test_a_damaged_result_is_measured_again_and_the_others_are_kept(project: Pro
     rewrite(journal, damage)
     outcome = project.run(*words, "--resume").assert_code(0)
     assert "INTERNALERROR" not in outcome.text and "Traceback" not in outcome.text
-    assert "has no result of them" in outcome.text
-    assert "in the journal are damaged" in outcome.text
+    assert resume.NO_RESULT in outcome.text and resume.DAMAGED_RESULT in outcome.text
     assert f"{12 - len(DAMAGES)} cases are done" in outcome.text
     kept = next(line["case"] for line in project.journal() if line["type"] == "outcome")
     JsonLinesFile(journal).append({"type": "verdict", "case": kept, "verdict": {"kind": 3}})

@@ -186,9 +186,9 @@ def test_one_unchanged_machine_of_several_is_enough() -> None:
 
     assert why(other, same) == why(same, other) == why(same, elsewhere) == ""
     assert why(elsewhere, other) == "threads changed (2 -> 4)"
-    assert why(elsewhere) == "this is another device"
+    assert why(elsewhere) == resume.OTHER_DEVICE
     newer = Machine("a", "", [], {"threads": 2}, {"torch": "2"})
-    assert why(newer) == "version of torch changed (None -> 2)"
+    assert "torch changed (None -> 2)" in why(newer)
 
 
 def test_a_result_belongs_to_the_current_case_and_kind_of_device(tmp_path: Path) -> None:

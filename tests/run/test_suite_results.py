@@ -70,7 +70,7 @@ def test_an_impossible_number_fails_and_keeps_its_record_and_a_plausible_one_has
 ) -> None:
     words = ["-k", "beta-synthetic", "--set=flops=1e6", "--set=peak=1e9,8e9"]
     outcome = project.run(*words, "--baseline-save=main", "--processes=1").assert_code(1)
-    assert "is implausible: 4e+09 FLOP/s is 4.00 times" in outcome.text
+    assert re.search(r"implausible: 4e\+09 FLOP/s .* 4\.00 times", outcome.text)
     impossible, plausible = project.records().values()
     assert [impossible["implausible"], plausible["implausible"]] == [True, False]
     assert outcome.line("case  ").split()[-2:] == ["peak", "verdict"]
@@ -136,9 +136,7 @@ def test_a_regression_fails_its_case_with_one_paragraph(stored: Project) -> None
     words = ["-k", "beta", "--baseline=six", "--gate=5%", "--baseline-save=main", "--processes=1"]
     outcome = stored.run(*words, env=slow).assert_code(1)
     message = outcome.line("beta-synthetic has become slower: 4000 items/s before, 3636 items/s")
-    assert re.search(
-        r"changed by -9\.1% \(.* at 95% confidence, 3 processes now, 5 before\)", message
-    )
+    assert re.search(r" -9\.1% \(.* 95% confidence, 3 processes now, 5 before\)", message)
     assert str(stored.journals()[-1].relative_to(stored.folder)) in message
     assert "Traceback" not in outcome.text
     outcome.line(f"  regressed: {BETA}")
@@ -203,7 +201,7 @@ def test_an_unwritable_baseline_keeps_the_results(project: Project) -> None:
 
 def test_a_case_that_fails_leaves_the_others(project: Project) -> None:
     outcome = project.run("-k", "delta or bs8", "--set=trouble=error")
-    assert "the fake is broken" in outcome.assert_code(1).text
+    assert "broken on purpose" in outcome.assert_code(1).text
     assert "Traceback" not in outcome.text
     outcome = project.run("-k", "bs8", "--set=trouble=raise,none").assert_code(1)
     assert "an unforeseen error" in outcome.text
@@ -250,7 +248,7 @@ def test_a_held_device_ends_the_run_with_its_holder(project: Project) -> None:
     with holding("fake-0", project.environment) as holder:
         outcome = project.run("-k", "beta", "--device-timeout=0.5").assert_code(4)
         outcome.line(f"waiting for fake-0, held by process {holder}")
-        assert f"the device fake-0 is still held by process {holder}" in outcome.text
+        assert re.search(rf"fake-0 is still .* {holder}\b", outcome.text)
         assert "Traceback" not in outcome.text
         project.run("-k", "beta", "--device-id=1").assert_code(0)
 
@@ -306,7 +304,7 @@ def test_results_that_can_no_longer_be_written_are_still_shown(project: Project)
     outcome = project.run("-k", "beta", "--history").assert_code(1)
     outcome.line("can no longer be written")
     outcome.line("baselines")
-    assert "the results are in" not in outcome.text
+    assert "results are in" not in outcome.text
     outcome.line("  beta-generated ")
     assert "INTERNALERROR" not in outcome.text
 
@@ -362,7 +360,7 @@ def test_an_unwritable_baseline_is_refused_before_any_measurement(
 ) -> None:
     (project.folder / "file").touch()
     outcome = project.refused("-k", "beta", "--baseline-save=file/main")
-    assert "file/main cannot be written" in outcome.text
+    assert re.search("file/main .* written", outcome.text)
     (project.folder / "file").unlink()
     assert not (project.folder / "results").exists()
     project.run("-k", "beta", "--collect-only", "--baseline-save=new/main").assert_code(0)

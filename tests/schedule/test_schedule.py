@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from typing import List, Optional, Tuple
 
@@ -180,7 +181,7 @@ def test_checkpoints_begin_as_requested(
 def test_a_first_checkpoint_within_an_update_or_a_call_is_named() -> None:
     within_update, shorter = program(1, 1, updates=7, first="1/2").warnings
     assert "first_ckpt_epoch=1/2" in within_update and "after 4 weight updates" in within_update
-    assert "a device call has 1 of them" in shorter
+    assert "device call has 1 " in shorter
     assert program(1, 1, updates=7, first=2).warnings == ()
 
 
@@ -230,7 +231,7 @@ def test_calls_cover_every_epoch_and_reach_every_event(
     try:
         found = Program.of(updates, epochs, logs, ckpts, first, most)
     except ValueError as error:
-        assert "epochs a time" in str(error) or "before the first checkpoint" in str(error)
+        assert re.match("(logs_per_epoch|first_ckpt_epoch)=", str(error))
         return
     total = updates * epochs
     assert found.calls * found.updates_per_call == total

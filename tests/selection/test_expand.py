@@ -54,10 +54,10 @@ def test_a_sweep_point_that_is_set_is_a_usual_case() -> None:
 def test_the_first_error_is_reported_and_identifiers_are_unique() -> None:
     family = CaseSet.of(Fake(name="a", flavour="sour"), {})
     (case,) = expand(family, {"batch_size": ["x"], "requests": ["y"], "flag": ["yes"]})
-    assert case.error == "--set=batch_size=x: 'x' is not a whole number"
+    assert case.error.startswith("--set=batch_size=x: 'x' ")
     assert case.id.endswith("-invalid")
     (case,) = expand(family, {"flag": ["yes"], "nothing": ["1"]}, profiled=True)
-    assert case.error == "a: flavour sour and flag exclude each other"
+    assert case.error.startswith("a: flavour sour ") and " flag " in case.error
     assert case.lacks == {"nothing"}
 
 

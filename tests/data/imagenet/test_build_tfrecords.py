@@ -16,7 +16,7 @@ from ipubench.fixtures.data.build_tfrecords import samples as sample_records
 from ipubench.fixtures.data.build_tfrecords import writer
 from ipubench.fixtures.data.build_tfrecords.__main__ import main
 from ipubench.fixtures.data.build_tfrecords.writer import encode
-from ipubench.fixtures.data.cache import cache_dir
+from ipubench.fixtures.data.cache import SAMPLES, cache_dir
 from ipubench.fixtures.data.imagenet.shards import find_shards
 from ipubench.fixtures.data.images import samples
 from ipubench.fixtures.data.images.preprocess import as_rgb
@@ -198,7 +198,7 @@ def test_sample_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     train = sample_records.sample_shards(tmp_path, "train")
     valid = sample_records.sample_shards(tmp_path, "validation")
     assert (train.samples, len(train.paths), len(valid.paths)) == (True, 4, 2)
-    assert train.describe()["source"] == "sample images made by the project"
+    assert train.describe()["source"] == SAMPLES
     root = Path(train.root)
     classes = range(samples.SAMPLE_CLASSES)
     assert (root / "labels.txt").read_text() == "".join(f"class{n}\n" for n in classes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import string
 import subprocess
 import sys
@@ -305,7 +306,9 @@ def test_the_option_overrides_the_environment(tmp_path: Path) -> None:
     option = str(tmp_path / "option")
     assert source(("records", "train"), option, environ).root == option
     assert source(("records", "train"), None, environ).root == environ["DATASETS_DIR"]
-    with pytest.raises(DataError, match=r"^DATASETS_DIR is set to .*gone: no such directory"):
+    with pytest.raises(
+        DataError, match=rf"^DATASETS_DIR is .*: {re.escape(str(tmp_path / 'gone'))};"
+    ):
         source(("records", "train"), None, {"DATASETS_DIR": str(tmp_path / "gone")})
 
 
@@ -343,9 +346,9 @@ def test_tfrecords_are_checked_for_the_splits_that_are_read(tmp_path: Path) -> N
         [item("tensorflow", "training"), item("pytorch", "inference", "synthetic")], tmp_path
     )
     assert list(shared_of(config).found) == [("records", "train")]
-    lines = datasets.which_data(config)
-    assert lines == [f"real data: 2 TFRecord files of train in {tmp_path}"]
-    with pytest.raises(pytest.UsageError, match=r"has train files only"):
+    (line,) = datasets.which_data(config)
+    assert line.startswith("real data: 2 ") and line.endswith(f" train in {tmp_path}")
+    with pytest.raises(pytest.UsageError, match=f"{tmp_path} has train .* validation"):
         judge([item("tensorflow", "inference")], tmp_path)
 
 
@@ -354,7 +357,7 @@ def test_sample_images_are_announced(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("IPUBENCH_CACHE_DIR", str(tmp_path / "cache"))
     config = judge([item("tensorflow", "training")], None)
     (line,) = datasets.which_data(config)
-    assert "sample images made by ipubench" in line
+    assert "sample images" in line
     assert shared_of(config).found == {("records", "train"): None}
 
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 from ipubench.fixtures.case.errors import DataError
 from ipubench.fixtures.data import cache
-from ipubench.fixtures.data.cache import cache_dir
+from ipubench.fixtures.data.cache import SAMPLES, cache_dir
 from ipubench.fixtures.data.images import samples
 from ipubench.fixtures.data.images.feed import ImageFolder, find_images
 from ipubench.fixtures.machine.locks import locked
@@ -34,7 +34,7 @@ def test_layout_is_an_image_folder(folder: ImageFolder) -> None:
     classes = [Path(path).parent.name for path in folder.paths]
     assert classes == [f"class{number}" for number in range(8) for _ in range(8)]
     assert folder.samples
-    assert folder.describe()["source"] == "sample images made by the project"
+    assert folder.describe()["source"] == SAMPLES
 
 
 def test_size_of_images_and_files(folder: ImageFolder) -> None:
@@ -97,13 +97,13 @@ def test_processes_wait_for_the_one_that_draws_them(
     found.clear()
     monkeypatch.setattr(cache, "LOCK_SECONDS", 0.01)
     held = locked(tmp_path / "samples.lock")
-    with held, pytest.raises(DataError, match=r"waited 0.01 s for another process"):
+    with held, pytest.raises(DataError, match=r"waited 0.01 s "):
         cache.make_once(root, "them", find, make)
 
 
 def test_a_cache_that_cannot_be_written_is_one_message(tmp_path: Path) -> None:
     (tmp_path / samples.NAME).write_text("in the way")
-    with pytest.raises(DataError, match=r"cannot make the sample images in .*IPUBENCH_CACHE_DIR"):
+    with pytest.raises(DataError, match=f"{tmp_path}.*IPUBENCH_CACHE_DIR"):
         samples.sample_folder(tmp_path)
 
 

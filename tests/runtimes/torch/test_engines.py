@@ -486,7 +486,7 @@ def test_an_engine_of_another_device_is_refused(torch: Any) -> None:
     from ipubench.fixtures.runtimes.torch.engines import build_engine
 
     gpu, network = torch.device("cuda"), torch.nn.Identity()
-    with pytest.raises(CaseError, match="engine=onednn does not run on cuda"):
+    with pytest.raises(CaseError, match="engine=onednn .* cuda"):
         build_engine("onednn", network, (1,), torch.uint8, torch.float16, gpu, normalise=False)
 
 

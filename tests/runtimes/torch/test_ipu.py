@@ -570,7 +570,7 @@ def test_the_stand_in_refuses_what_the_sdk_refuses(poptorch: ModuleType, torch: 
     with pytest.raises(AttributeError, match="frozen"):
         given.autoRoundNumIPUs()
     executor = poptorch.inferenceModel(layer, six().autoRoundNumIPUs())
-    with pytest.raises(AssertionError, match="cannot be divided by 6"):
+    with pytest.raises(AssertionError, match="divided by 6"):
         executor.compile(torch.zeros(4, 4))
     with pytest.raises(poptorch.Error, match="requires_grad"):
         executor.compile(torch.zeros(6, 4, requires_grad=True))

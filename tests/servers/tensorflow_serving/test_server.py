@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -230,7 +231,7 @@ def test_a_killed_server_fails_its_case_and_the_next_one_has_another(
         step()
     step.close()
     message = str(caught.value)
-    assert "tensorflow_model_server of small was killed by SIGKILL" in message
+    assert re.search("tensorflow_model_server .*small .* SIGKILL", message)
     assert "Its log is" in message and not any(map(runs, step.client_pids))
     served.step().close()
     assert served.fresh and served.server.alive
@@ -264,7 +265,8 @@ def test_the_own_server_waits_for_a_version_serves_it_and_ends_on_sigterm(
     process = waiting.process
     waiting.stop()
     assert process.exit_code == 0
-    assert process.last_lines() == [f"serving small version 2 on {waiting.address}"]
+    (line,) = process.last_lines()
+    assert "small version 2 " in line and line.endswith(waiting.address)
 
 
 def test_a_network_that_cannot_be_exported_leaves_no_server(
@@ -288,7 +290,7 @@ def test_a_network_that_cannot_be_exported_leaves_no_server(
 
         monkeypatch.setattr(tf.saved_model, "save", full)
         runtime.inference(SMALL.classifier(), SMALL, feed(SMALL))
-        with pytest.raises(CaseError, match="exported: saved_model.pb; No space left; make room"):
+        with pytest.raises(CaseError, match="exported: saved_model.pb; .* left;"):
             runtime.serve()
         assert not runtime.running
     finally:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ipubench.fixtures.servers.request_step import RequestStep
 from tests.support.harness import ROOT, counting_rounds, run_pytest
 
 pytestmark = pytest.mark.framework
@@ -60,7 +61,7 @@ def test_the_documented_example_is_measured_with_a_small_network(tmp_path: Path)
     flops = 2 * (30 * 30 * 4 * 3 * 9 + 6 * 6 * 8 * 4 + 8 * 10)
     assert record["compute"]["flops_per_item"] == flops
     assert record["latency"]["samples"] == counting_rounds(record) * 2 * 64 // 8
-    assert record["latency"]["source"] == "the clients, per request"
+    assert record["latency"]["source"] == RequestStep.latency_source
     assert record["counters"]["answers_differ_by"] <= 1e-2
     assert 0 <= record["counters"]["common_window_share"] <= 1
     assert record["counters"]["timed_window"] == "common window"

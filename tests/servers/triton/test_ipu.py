@@ -90,13 +90,13 @@ def test_the_network_is_compiled_run_and_exported_once_and_the_ipu_released(
 def test_precision_and_pipelines(poptorch: ModuleType) -> None:
     assert classifier().model({}).output_type == "FP16"
     assert classifier(dataclasses.replace(SMALL, precision="32.32")).model({}).output_type == "FP32"
-    with pytest.raises(OptionError, match="popef_iterations is 1: a pipeline of 2 stages"):
+    with pytest.raises(OptionError, match="popef_iterations is 1: .* 2 stages"):
         changes: Dict[str, Any] = {"pipeline_splits": ("layer2/0/conv1",), "popef_iterations": 1}
         classifier(dataclasses.replace(SMALL, **changes))
 
 
 def test_compile_only_is_refused_before_an_ipu_is_attached() -> None:
-    with pytest.raises(ValueError, match="compile_only: a served network is compiled with its IPU"):
+    with pytest.raises(ValueError, match="compile_only: "):
         dataclasses.replace(SMALL, compile_only=True).check()
 
 
@@ -107,7 +107,7 @@ def test_a_failing_export_is_one_message_and_releases_the_ipu(
     served = classifier()
     served.logits(np.zeros((2, 3, SIZE, SIZE), np.uint8))
     recorder.attach_error = "disk full"
-    with pytest.raises(DeviceError, match="could not export .*executable.popef: disk full"):
+    with pytest.raises(DeviceError, match=r"\.popef: disk full"):
         served.repository(tmp_path)
     served.release()
     assert recorder.names()[-1] == "PoplarExecutor.destroy"
@@ -139,7 +139,7 @@ def test_of_two_linear_layers_the_last_one_gives_the_logits(
     ],
 )
 def test_ambiguous_tensors_are_named(names: List[str], shown: str) -> None:
-    with pytest.raises(CaseError, match=f"the layer 'fc', .* its tensors are {shown}\\."):
+    with pytest.raises(CaseError, match=f"'fc', .* {shown}\\."):
         name_map(names, "fc")
 
 
@@ -167,13 +167,13 @@ def test_the_ipu_is_free_before_the_server_starts(
         step = runtime.inference(SMALL.network(), SMALL, feed)
         assert step.canary() is None and step.describe()["precision"] == "float16"
         step.build()
-        with pytest.raises(CaseError, match="no backend poplar in .*; set TRITON_BACKENDS"):
+        with pytest.raises(CaseError, match="backend poplar .*TRITON_BACKENDS"):
             step.compile()
         assert recorder.names()[-1] == "PoplarExecutor.destroy"
         # The previous case's server also has it until these images are compared.
         earlier = EarlierServer()
         runtime._server = earlier  # type: ignore[assignment]
-        with pytest.raises(CaseError, match="no backend poplar in .*; set TRITON_BACKENDS"):
+        with pytest.raises(CaseError, match="backend poplar .*TRITON_BACKENDS"):
             step.compile()
         assert "PoplarExecutor.compile" in recorder.names()[earlier.calls_before_its_end :]
         step.close()

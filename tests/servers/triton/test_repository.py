@@ -117,7 +117,7 @@ def test_a_server_gets_one_model_of_a_repository(tmp_path: Path) -> None:
     assert found.resolve() == given / "net"
     check_repository(given, "net")
     for folder in (given / "net", tmp_path / "nowhere"):
-        with pytest.raises(CaseError, match=f"model_repository={folder} has no folder net"):
+        with pytest.raises(CaseError, match=f"model_repository={folder} .* net"):
             check_repository(folder, "net")
 
 
@@ -130,7 +130,7 @@ def test_clients_have_different_requests(tmp_path: Path) -> None:
     # 90 images of 380 pixels are 39 MB: all requests together stay within 256 MiB.
     large = RequestImages(ImageFeed("generated", 90, 380), clients=2)
     assert large.requests_each == 3
-    with pytest.raises(CaseError, match="a request would have 2.10 GiB, .* smaller micro_batch_s"):
+    with pytest.raises(CaseError, match=" 2.10 GiB, .* micro_batch_size"):
         RequestImages(ImageFeed("generated", 15000, 224), clients=1)
 
 
@@ -192,7 +192,9 @@ def test_the_paths_of_a_server_and_its_backends(tmp_path: Path, installation: In
     assert find_installation(named).backends == Path.home() / "backends"
     with pytest.raises(CaseError, match="TRITON_SERVER=/nowhere"):
         find_installation({"TRITON_SERVER": "/nowhere"})
-    with pytest.raises(CaseError, match="no backend python in .*; set TRITON_BACKENDS"):
+    with pytest.raises(
+        CaseError, match=f"backend python .*{installation.backends}.*TRITON_BACKENDS"
+    ):
         link_backend("python", installation, tmp_path / "made", {})
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -147,7 +148,7 @@ def test_a_server_that_counts_foreign_requests_fails_the_case(served: TinyRuntim
         step()
         other()
         # The server may not have counted the last one yet.
-        with pytest.raises(CaseError, match=r"sent 4 requests of 8 images .* counts [56] requests"):
+        with pytest.raises(CaseError, match=r" 4 requests .* 8 images .* [56] "):
             step.counters()
     finally:
         step.close()
@@ -158,7 +159,7 @@ def test_a_failing_request_ends_the_case_with_its_reason(served: TinyRuntime) ->
     step = served.step(request_type="async", clients=2, batches_per_step=8)
     (served.orders / "raise").touch()
     try:
-        with pytest.raises(CaseError, match="client . of 2: .*wrong on purpose"):
+        with pytest.raises(CaseError, match="client . of 2: .*purpose"):
             step()
     finally:
         (served.orders / "raise").unlink()
@@ -177,7 +178,7 @@ def test_a_server_killed_during_a_run_fails_the_case_and_the_next_gets_another(
     with pytest.raises(CaseError) as caught:
         step()
     message = str(caught.value)
-    assert "the Triton server of tiny was killed by SIGKILL" in message
+    assert re.search("Triton server .*tiny .* SIGKILL", message)
     assert message.endswith("    about to be killed")
     step.close()
     assert group(server.process.pid or 0) == [] and files(server.scratch) == []
@@ -193,7 +194,7 @@ def test_a_killed_client_fails_the_case(served: TinyRuntime) -> None:
     step = served.step(clients=3, batches_per_step=6)
     step()
     os.kill(step.client_pids[1], signal.SIGKILL)
-    with pytest.raises(CaseError, match="client 2 of 3 was killed by SIGKILL"):
+    with pytest.raises(CaseError, match="client 2 of 3 .* SIGKILL"):
         step()
     assert not any(map(runs, step.client_pids))
     step.close()
@@ -210,8 +211,7 @@ def test_a_model_that_cannot_be_loaded_fails_with_the_servers_reason(runtime: Ti
     with pytest.raises(CaseError) as caught:
         runtime.step()
     message = str(caught.value)
-    assert "ended with exit code 1" in message
-    assert "the weights are missing on purpose" in message
+    assert " exit code 1 " in message and "missing on purpose" in message
 
 
 def test_a_given_repository_is_served_unchanged_and_other_outputs_are_named(
@@ -239,10 +239,10 @@ def test_a_given_repository_is_served_unchanged_and_other_outputs_are_named(
     assert config.read_text() == text
     for path in (config, version / "model.py", given / "tiny" / "2" / "model.py"):
         path.write_text(path.read_text().replace("output_0", "scores"))
-    with pytest.raises(CaseError, match="no output output_0, but scores"):
+    with pytest.raises(CaseError, match="output_0, but scores"):
         runtime.step()
     step = runtime.step(benchmark_only=True)
-    with pytest.raises(CaseError, match="the model has no output output_0, but scores"):
+    with pytest.raises(CaseError, match="output_0, but scores"):
         step()
     step.close()
     runtime.close()
@@ -336,6 +336,6 @@ def test_a_scenario_is_one_long_run_after_the_warm_up(
         load = step.finish()["load"]
         assert (load["scenario"], load["requests"], load["target_qps"]) == ("server", 662, 1000.0)
         assert 662 / clock() == pytest.approx(load["answered_qps"])
-        assert step.summary({"load": load})[0].startswith("server, 662 requests at 1000.0 a second")
+        assert step.summary({"load": load})[0].startswith("server, 662 requests at 1000.0 ")
     finally:
         step.close()

@@ -431,7 +431,7 @@ def test_instances_average_what_they_log_and_save_on_request(
 def test_instances_need_the_sdk_that_has_their_strategy(monkeypatch: pytest.MonkeyPatch) -> None:
     start(monkeypatch, 1, 2, 2, 1)
     monkeypatch.setitem(sys.modules, next(iter(double.strategies())), None)
-    with pytest.raises(DeviceError, match="needs Poplar SDK 3.0 or a later one"):
+    with pytest.raises(DeviceError, match="Poplar SDK 3.0"):
         step_of(replace(SMALL, replicas=2, instances=2))
 
 
@@ -557,13 +557,13 @@ def test_a_failure_is_one_message_and_releases_the_ipus(tmp_path: Path) -> None:
     step: Any = TensorFlowIpu(HARDWARE).application(
         config.classifier(), config, feed_of(config), lambda: feed_of(config)
     )
-    with pytest.raises(CaseError, match="belongs to another network"):
+    with pytest.raises(CaseError, match=f"{tmp_path}.*another network"):
         step.build()
     step.close()
     assert not recorder.attached
     # IPUs on demand are attached by the first run.
-    recorder.attach_error = "could not find any device that matches"
+    recorder.attach_error = "could not find"
     made = step_of(replace(SMALL, on_demand=True))
-    with pytest.raises(CaseError, match="could not find any device"):
+    with pytest.raises(CaseError, match="could not find"):
         made.compile()
     made.close()

@@ -117,7 +117,7 @@ def test_validation_refuses_early_what_the_sdk_would_refuse_after_attaching(tf: 
     config.check()  # Sequential
     replace(config, pipeline_schedule="Grouped").check()
     interleaved = replace(config, pipeline_schedule="Interleaved")
-    with pytest.raises(ValueError, match="has 3 micro batches .*: the 14 of a validation batch"):
+    with pytest.raises(ValueError, match=" 3 micro batches .*: .* 14 "):
         interleaved.check()
     with pytest.raises(tf.errors.FailedPreconditionError, match="multiple of 3"):
         check_count(14, list(seven), PipelineSchedule.Interleaved, False)

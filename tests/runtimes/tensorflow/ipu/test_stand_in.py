@@ -95,10 +95,10 @@ def test_only_a_different_configuration_resets_the_ipus(ipu: Any) -> None:
 
 def test_nothing_runs_on_detached_ipus(tf: Any, ipu: Any) -> None:
     program = tf.function(lambda: tf.constant(3.0), jit_compile=True)
-    with pytest.raises(AssertionError, match="no IPU is configured"):
+    with pytest.raises(AssertionError, match="no IPU"):
         runs(ipu, program)
     options = {"device_connection.type": ipu.config.DeviceConnectionType.PRE_COMPILE}
-    with pytest.raises(ValueError, match="version has to be set"):
+    with pytest.raises(ValueError, match="version"):
         settings(ipu, options).configure_ipu_system()
     settings(ipu, {**options, "device_connection.version": "ipu2"}).configure_ipu_system()
     with pytest.raises(tf.errors.FailedPreconditionError, match="cache"):
@@ -194,7 +194,7 @@ def test_a_program_enqueues_once(tf: Any, ipu: Any) -> None:
         for _ in range(times):
             queue.enqueue([tf.zeros([2])])
 
-    with pytest.raises(ValueError, match="only be enqueued once"):
+    with pytest.raises(ValueError, match="enqueued once"):
         tf.function(enqueue, autograph=False).get_concrete_function(2)
     # Another program may use the queue, too.
     tf.function(enqueue, autograph=False).get_concrete_function(1)

@@ -460,7 +460,7 @@ def test_an_older_sdk_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_unknown_split_is_one_message_and_releases_the_ipus() -> None:
     made = step(options(2, pipeline_splits=("b3",)))
-    with pytest.raises(CaseError, match="small: pipeline split 'b3' does not exist"):
+    with pytest.raises(CaseError, match="small: .* 'b3' "):
         made.build()
     made.close()
     assert not recorder.attached
@@ -482,8 +482,8 @@ def test_compile_only_attaches_to_nothing_and_keeps_the_program(
     assert found["device_connection.type"].name == "PRE_COMPILE"
     assert found["device_connection.version"] == "ipu2"
     assert found["device_connection.enable_remote_buffers"] is True
-    recorder.run_error = "tile 7 is full"
-    with pytest.raises(CaseError, match="for 2 IPUs .*tile 7 is full"):
+    recorder.run_error = "tile 7 full"
+    with pytest.raises(CaseError, match=" 2 IPUs .*: tile 7 full"):
         made.compile()
     recorder.run_error = ""
     assert made.compile() is False  # an earlier executable may have been used
