@@ -168,12 +168,12 @@ def test_an_ipu_runs_the_published_batch_sizes_and_always_the_preset_one() -> No
         ({"num_io_tiles": 194}, "num_io_tiles=194: "),
         ({"system": "ipu", "data": "synthetic", "num_io_tiles": 32}, "num_io_tiles overlaps"),
         ({"enable_fast_groupnorm": True}, "enable_fast_groupnorm needs norm_type=group"),
-        ({"efficientnet_group_dim": 16}, "need an EfficientNet, not resnet18"),
-        ({"efficientnet_expand_ratio": 4}, "need an EfficientNet, not resnet18"),
+        ({"efficientnet_group_dim": 16}, "EfficientNet, not resnet18"),
+        ({"efficientnet_expand_ratio": 4}, "EfficientNet, not resnet18"),
         ({"replicas": 2}, "replicas=2 needs an IPU"),
         (
             {"system": "ipu", "replicas": 4, "instances": 2, "compile_only": True},
-            "compile_only with instances=2: .* leave it out",
+            "compile_only with instances=2: ",
         ),
     ],
 )

@@ -18,8 +18,7 @@ from tests.doubles import popart as double
 module = double.as_module()
 module.__spec__ = importlib.machinery.ModuleSpec("popart", None)
 sys.modules["popart"] = module
-double.recorder.attach_error = sys.argv[1]
-code = pytest.main(sys.argv[2:])
+code = pytest.main(sys.argv[1:])
 names = double.recorder.names()
 print("calls:", json.dumps({name: names.count(name) for name in names}))
 print("attached:", sum(device.isAttached for device in double.recorder.devices))
@@ -29,7 +28,7 @@ LSTM = "bench_kernels/bench_popart_lstm.py"
 CONV = "bench_kernels/bench_popart_conv.py"
 
 
-def run(tmp_path: Path, attach_error: str, *words: str, device: str = "ipu-model") -> Outcome:
+def run(tmp_path: Path, *words: str, device: str = "ipu-model") -> Outcome:
     environment = {
         **os.environ,
         "IPUBENCH_LEASE_DIR": str(tmp_path),
@@ -38,7 +37,7 @@ def run(tmp_path: Path, attach_error: str, *words: str, device: str = "ipu-model
     }
     results = f"--results-dir={tmp_path / 'results'}"
     words = (f"--device={device}", results, *words)
-    return run_program(PROGRAM, environment, attach_error, *words, framework="torch")
+    return run_program(PROGRAM, environment, *words, framework="torch")
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +49,7 @@ def frameworks() -> None:
 @pytest.mark.framework
 def test_the_suite_measures_the_lstm_cases(tmp_path: Path) -> None:
     words = [LSTM, "--steps=4", "--batches-per-step=3", "--set=batch_size=2"]
-    text = run(tmp_path, "", *words).assert_code(0).text
+    text = run(tmp_path, *words).assert_code(0).text
     found = records_in(tmp_path / "results")
     assert len(found) == 6
     for name, record in found.items():
@@ -73,7 +72,7 @@ def test_the_suite_measures_the_lstm_cases(tmp_path: Path) -> None:
 @pytest.mark.framework
 def test_the_suite_measures_a_small_convolution_with_the_driver_options(tmp_path: Path) -> None:
     run(
-        tmp_path, "", CONV, "-k", "training-generated", "--steps=2", "--batches-per-step=4",
+        tmp_path, CONV, "-k", "training-generated", "--steps=2", "--batches-per-step=4",
         "--set=input_width=16", "--set=input_height=8", "--set=replicas=2", "--set=shards=2",
         "--set=pipeline=yes", "--set=recompute=yes",
         '--set=convolution_options={"availableMemoryProportion": 0.2}',
@@ -89,15 +88,6 @@ def test_the_suite_measures_a_small_convolution_with_the_driver_options(tmp_path
 @pytest.mark.framework
 def test_cycles_are_in_the_record(tmp_path: Path) -> None:
     words = [LSTM, "-k", "inference-synthetic", "--steps=2", "--batches-per-step=5"]
-    run(tmp_path, "", *words, "--set=report_hw_cycle_count=yes", device="ipu").assert_code(0)
+    run(tmp_path, *words, "--set=report_hw_cycle_count=yes", device="ipu").assert_code(0)
     (record,) = records_in(tmp_path / "results").values()
     assert record["counters"] == {"cycles": 5000}
-
-
-@pytest.mark.framework
-def test_a_failed_attach_fails_its_case_with_one_message(tmp_path: Path) -> None:
-    words = [LSTM, "-k", "inference-synthetic"]
-    text = run(tmp_path, "device is busy", *words, device="ipu").assert_code(1).text
-    assert "device is busy" in text
-    assert "gc-monitor" in text
-    assert "Traceback" not in text

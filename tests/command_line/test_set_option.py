@@ -47,8 +47,8 @@ def test_splitting_undoes_joining(values: List[str]) -> None:
     ("words", "message"),
     [
         *((["batch_size"], "write --set="), (["  =1"], "write --set=")),
-        (["batch_size=1", "batch-size=2"], "^--set=batch-size=2: batch_size is given twice"),
-        (["api_token=a-secret", "api_token=b"], r"^--set=api_token=\*\*\*: api_token is given"),
+        (["batch_size=1", "batch-size=2"], "^--set=batch-size=2: batch_size .*twice"),
+        (["api_token=a-secret", "api_token=b"], r"^--set=api_token=\*\*\*: api_token "),
     ],
 )
 def test_syntax_errors_are_usage_errors(words: List[str], message: str) -> None:
@@ -59,11 +59,11 @@ def test_syntax_errors_are_usage_errors(words: List[str], message: str) -> None:
 @pytest.mark.parametrize(
     ("word", "instead"),
     [
-        ("data=real", "use --data=real instead"),
-        ("data=", "'' is not one of synthetic, generated, real; write --data=VALUE"),
-        ("precision=1", "'1' is not one of 16.16, 16.32, 32.32; write --precision=VALUE"),
-        ("system=ipu", "use --device=ipu instead"),
-        ("name=x", "the name of a case cannot be set"),
+        ("data=real", " --data=real "),
+        ("data=", "'' .* synthetic, generated, real; .* --data=VALUE"),
+        ("precision=1", "'1' .* 16.16, 16.32, 32.32; .* --precision=VALUE"),
+        ("system=ipu", " --device=ipu "),
+        ("name=x", "the name"),
     ],
 )
 def test_options_with_a_flag_are_refused_with_the_flag(word: str, instead: str) -> None:
@@ -90,19 +90,18 @@ def test_text_becomes_the_option_type(key: str, text: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("key", "text", "message"),
     [
-        ("batch_size", "1.5", "'1.5' is not a whole number"),
-        ("batch_size", str(2**63), "'9223372036854775808' is too large"),
-        ("batch_size", "0", "'0' is below the smallest value, 1"),
-        ("batch_seconds", "nan", "'nan' is not a number"),
-        ("batch_seconds", "-1", "below the smallest value"),
-        ("flag", "maybe", "neither true nor false"),
-        ("flavour", "swet", "not one of plain, sour, sweet; did you mean sweet?"),
+        ("batch_size", "1.5", "'1.5' .* whole number"),
+        ("batch_size", str(2**63), "'9223372036854775808' .* large"),
+        ("batch_size", "0", "'0' .* smallest value, 1"),
+        ("batch_seconds", "nan", "'nan' .* number"),
+        ("batch_seconds", "-1", "smallest value"),
+        ("flag", "maybe", "true nor false"),
+        ("flavour", "swet", r" plain, sour, sweet; .* sweet\?"),
     ],
 )
 def test_bad_values_are_refused_with_the_expected_type(key: str, text: str, message: str) -> None:
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError, match=message):
         convert(Fake, key, text)
-    assert message in str(caught.value)
 
 
 def test_an_unknown_key_lists_the_known_ones_and_the_nearest() -> None:

@@ -15,13 +15,10 @@ NOBODY, LONG = "~nobody2/x", "x" * 300
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (
-            [f"--results-dir={NOBODY}"],
-            "cannot write results there: ~nobody2 has no home folder",
-        ),
-        ([f"--results-dir={LONG}"], "cannot write results there: "),
-        ([f"--baseline={NOBODY}", "--gate=5%"], f"the baseline {NOBODY} cannot be found: "),
-        (["--baseline=main", f"--gate-policy={NOBODY}"], f"the policy {NOBODY} cannot be read: "),
+        ([f"--results-dir={NOBODY}"], "results there: ~nobody2 "),
+        ([f"--results-dir={LONG}"], "results there: "),
+        ([f"--baseline={NOBODY}", "--gate=5%"], f"the baseline {NOBODY} "),
+        (["--baseline=main", f"--gate-policy={NOBODY}"], f"the policy {NOBODY} "),
         ([f"--against={NOBODY}"], f"--against={NOBODY}"),
         ([f"--against=./{LONG}"], "--against=./x"),
     ],

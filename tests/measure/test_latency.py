@@ -14,7 +14,7 @@ from ipubench.plugins.measure.latency_and_input import (
     describe_latency,
     of_rounds,
 )
-from ipubench.plugins.record.record import ONE_BATCH, SEVERAL_BATCHES
+from ipubench.plugins.record.record import ONE_BATCH, OVER_BATCHES, SEVERAL_BATCHES
 from ipubench.plugins.record.structs import Latency
 from tests.support.fake_device import FakeDevice
 from tests.support.fake_runtime import FakeStep
@@ -52,10 +52,10 @@ def test_values_of_disturbed_rounds_do_not_count(step: Reporting) -> None:
 @pytest.mark.parametrize(
     ("change", "from_throughput", "source", "p50_ms", "samples"),
     [
-        ({}, False, "single-batch calls", 20.0, 26),
-        ({}, True, "rounds over batches per step", 40.0, 3),
-        ({"calibrated": False}, False, "rounds over batches per step", 40.0, 3),
-        ({"prefetched_batches": 2}, False, "rounds over batches per step", 40.0, 3),
+        ({}, False, ONE_BATCH, 20.0, 26),
+        ({}, True, OVER_BATCHES, 40.0, 3),
+        ({"calibrated": False}, False, OVER_BATCHES, 40.0, 3),
+        ({"prefetched_batches": 2}, False, OVER_BATCHES, 40.0, 3),
     ],
 )
 def test_batches_are_timed_alone_if_a_call_can_run_one(

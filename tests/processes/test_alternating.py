@@ -64,18 +64,11 @@ def test_the_time_of_a_fake_device_is_not_the_machines() -> None:
     ("device", "version", "instances", "marker", "fixture", "why"),
     [
         ("cpu", ALTERNATING, 1, None, "tensorflow", ""),
-        (
-            "cpu",
-            ALTERNATING - 1,
-            1,
-            None,
-            "tensorflow",
-            "the other environment has another version",
-        ),
-        ("ipu", ALTERNATING, 1, None, "tensorflow", "a device of the kind ipu serves one process"),
-        ("cpu", ALTERNATING, 2, None, "tensorflow", "it has several instances"),
-        ("cpu", ALTERNATING, 1, "spec", "tensorflow", "it is a command"),
-        ("cpu", ALTERNATING, 1, None, "triton", "it has a server"),
+        ("cpu", ALTERNATING - 1, 1, None, "tensorflow", "another version"),
+        ("ipu", ALTERNATING, 1, None, "tensorflow", "the kind ipu"),
+        ("cpu", ALTERNATING, 2, None, "tensorflow", "instances"),
+        ("cpu", ALTERNATING, 1, "spec", "tensorflow", "a command"),
+        ("cpu", ALTERNATING, 1, None, "triton", "a server"),
     ],
 )
 def test_a_case_that_cannot_alternate_has_a_reason(
@@ -87,20 +80,20 @@ def test_a_case_that_cannot_alternate_has_a_reason(
     )
     there = Place("python", [], alternating=version)
     found = why_not_alternating(item, device, there)
-    assert found.startswith(why) and bool(found) == bool(why)
+    assert why in found and bool(found) == bool(why)
 
 
 @pytest.mark.parametrize(
     ("fact", "value", "why"),
     [
         ("most_rounds", None, ""),
-        ("prefetched_batches", 4, "its input is loaded in the background"),
-        ("round_clock", lambda: float, "it takes its times itself"),
-        ("most_rounds", 9, "its work ends after a number of rounds"),
+        ("prefetched_batches", 4, "its input"),
+        ("round_clock", lambda: float, "its times"),
+        ("most_rounds", 9, "its work ends"),
     ],
 )
 def test_a_step_that_cannot_alternate_has_a_reason(fact: str, value: Any, why: str) -> None:
     step = FakeStep(FakeDevice(0), ArrayFeed("real", ()), 0.0)
     setattr(step, fact, value)
     found = why_unfit(step)
-    assert found.startswith(why) and bool(found) == bool(why)
+    assert why in found and bool(found) == bool(why)

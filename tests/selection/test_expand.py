@@ -64,11 +64,11 @@ def test_the_first_error_is_reported_and_identifiers_are_unique() -> None:
 @pytest.mark.parametrize(
     ("system", "words", "refused"),
     [
-        ("host", {"flavour": ["sweet"]}, "a: flavour=sweet would change nothing: it is not tasted"),
+        ("host", {"flavour": ["sweet"]}, "a: flavour=sweet "),
         ("host", {"flavour": ["plain"]}, ""),
         ("host", {"batch_size": ["2"]}, ""),
         ("host", {"half_partial": ["yes"]}, ""),
-        ("ipu", {"half_partial": ["yes"]}, "a: half_partial=True would change nothing: it is not"),
+        ("ipu", {"half_partial": ["yes"]}, "a: half_partial=True "),
     ],
 )
 def test_an_option_without_effect_is_refused(

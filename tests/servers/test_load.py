@@ -88,10 +88,10 @@ def answers(latency: float = 0.01, **more: Any) -> LoadResult:
     [
         ({}, ""),
         ({"latency": 0.02}, "p99 is"),
-        ({"seconds": 8.0}, "the server answered 82.8 of 100.2 requests a second"),
-        ({"late": 0.002}, "could not keep the schedule"),
+        ({"seconds": 8.0}, " 82.8 of 100.2 requests "),
+        ({"late": 0.002}, "the schedule"),
         ({"verdict": "VALID"}, ""),
-        ({"verdict": "INVALID", "why": "x"}, "LoadGen calls the run INVALID: x"),
+        ({"verdict": "INVALID", "why": "x"}, " INVALID: x"),
         # The rate is that of the scheduled requests.
         ({"due_within": 7.9, "seconds": 8.0}, ""),
     ],

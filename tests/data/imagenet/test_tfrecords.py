@@ -93,7 +93,7 @@ def test_places(tmp_path: Path, place: str) -> None:
         (["n01/a.JPEG"], "train", "build_tfrecords"),
         (shards("train", 2), "validation", "train files only"),
         ([*shards("train", 2), *shards("train", 3)], "train", "-of-00002 and -of-00003"),
-        (shards("train", 9)[:2], "train", "lacks 7 of its 9 train files: train-00002-of-00009"),
+        (shards("train", 9)[:2], "train", "lacks 7 .* 9 train files: train-00002-of-00009"),
     ],
 )
 def test_unusable_folders(tmp_path: Path, names: List[str], split: str, said: str) -> None:

@@ -107,7 +107,7 @@ def of_train(**more: Any) -> Any:
     [
         ("{", "cannot be used: "),
         ("[" * 999, "cannot be used: "),
-        ("[]", "is not what TensorFlow Datasets writes"),
+        ("[]", "is not what"),
         ({"splits": [{}]}, "is not what"),
         ({"splits": 3}, "is not what"),
         ({"splits": {"name": "train"}}, "is not what"),
@@ -116,7 +116,7 @@ def of_train(**more: Any) -> Any:
         (of_train(shardLengths=5), "is not what"),
         (of_train(shardLengths=["-1"]), "lists no images"),
         (of_train(shardLengths=[]), "lists no images"),
-        (of_train(shardLengths=["1"], filepathTemplate="../x"), "names files of other folders"),
+        (of_train(shardLengths=["1"], filepathTemplate="../x"), "other folders"),
         (of_train(shardLengths=["1"], filepathTemplate="{SPLIT:>999999999}"), "lacks 1 of its 1"),
         ({"splits": [{"name": "test", "shardLengths": ["1"]}]}, "has no split train"),
         ({"fileFormat": "array_record", "splits": []}, "TFRecords"),
