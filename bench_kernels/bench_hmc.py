@@ -11,21 +11,21 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Dict, Iterator, Tuple
+from typing import Any, Dict, Iterator, Tuple
 
 from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.case.options import CaseConfig, option
+from ipubench.fixtures.case.options import option
 from ipubench.fixtures.data.feeds import ArrayFeed
 from ipubench.fixtures.data.provider import Data
-from ipubench.fixtures.runtimes.kernel_options import ONE_COMPILER, PlannerOptions
+from ipubench.fixtures.runtimes.kernel_options import CompiledOptions
 
 STEP_SIZE = 1.0
 START = 1.0
 
 
 @dataclass(frozen=True)
-class Hmc(CaseConfig):
+class Hmc(CompiledOptions):
     """Options of the chain; defaults of the original program, which has no others."""
 
     name: str = option("hmc", "first part of the case's identifier")
@@ -41,16 +41,10 @@ class Hmc(CaseConfig):
         "auto", "a host's chain compiled by XLA; auto is on", choices=("auto", "on", "off")
     )
 
-    planner_options: ClassVar[PlannerOptions] = ({}, {})  # no convolution and no product
-
     @property
     def use_xla(self) -> bool:
         """Whether XLA compiles the chain of scalars, which was measured to be 300 times as fast."""
         return self.xla != "off"
-
-    def idle(self) -> Dict[str, str]:
-        """Return unused options; an IPU has no choice of compilers."""
-        return {**super().idle(), **({} if self.system == "host" else ONE_COMPILER)}
 
     def check(self) -> None:
         """Raise ValueError for what a single chain without input cannot have."""

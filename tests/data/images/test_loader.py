@@ -7,6 +7,8 @@ import multiprocessing
 import os
 import resource
 import signal
+import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Iterator, List
 
@@ -177,6 +179,25 @@ def test_full_shared_memory_does_not_hang(
     batches = image_batches(feed_of(tmp_path, images=5, batch_size=16, workers=1))
     with pytest.raises(DataError, match="shm was short.*rebatch_size=N"):
         next(batches)
+    assert multiprocessing.active_children() == []
+
+
+def _slowly(path: str, size: int) -> NDArray[np.uint8]:
+    """Replaces load_image: takes longer than the reader waits."""
+    time.sleep(0.5)
+    return load_image(path, size)
+
+
+@pytest.mark.framework
+def test_an_interrupted_reader_leaves_no_worker(
+    torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loader, "load_image", _slowly)
+    batches = image_batches(feed_of(tmp_path, images=1, batch_size=8, workers=1))
+    threading.Timer(0.2, signal.raise_signal, [signal.SIGINT]).start()
+    with pytest.raises(KeyboardInterrupt) as caught:
+        next(batches)
+    assert caught.traceback  # which refers to the iterator's frames
     assert multiprocessing.active_children() == []
 
 
