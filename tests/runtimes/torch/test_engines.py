@@ -203,7 +203,9 @@ def test_what_is_measured_is_the_network(
 
 
 @pytest.mark.numeric
-@pytest.mark.parametrize("engine", ["compile", "best", "openvino"])
+@pytest.mark.parametrize(
+    "engine", ["compile", pytest.param("best", marks=pytest.mark.nightly), "openvino"]
+)
 def test_other_engines_take_every_kind_of_layer(
     engine: str, paths: List[str], torch: Any, quick_compiler: None
 ) -> None:

@@ -111,6 +111,7 @@ def test_two_processes_learn_the_same_as_one_from_the_same_global_batch(
         assert one["accuracy"] == alone["accuracy"]
 
 
+@pytest.mark.nightly
 def test_the_suite_runs_replicas_as_one_job(tmp_path: Path) -> None:
     environment = {
         **os.environ,

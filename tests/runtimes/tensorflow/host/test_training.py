@@ -93,6 +93,7 @@ for recompute in (True, False):
 """
 
 
+@pytest.mark.nightly
 def test_recomputation_takes_less_memory() -> None:
     """The activations of 8 large images take an eighth of a GB, so storing fewer of them shows.
 
@@ -255,7 +256,13 @@ FEWER_BLOCKS: Dict[str, Dict[str, Any]] = {
 
 
 @pytest.mark.numeric
-@pytest.mark.parametrize("name", FEWER_BLOCKS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name == "resnet50" else pytest.mark.nightly)
+        for name in FEWER_BLOCKS
+    ],
+)
 def test_every_kind_of_network_takes_a_step(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On small images, with all options of its line; the weights change and stay finite."""
     monkeypatch.setitem(blocks.BOTTLENECK, "14", (2, 1))
