@@ -9,7 +9,7 @@ tests/nightly/image_programs.txt and exits with 1 if one differs (``!``) or a re
 there is new (``+``). ``--write`` stores each digest as soon as it is known, and ``--missing``
 computes only those that are not stored, to continue a run that ended early. ``--show=NAME`` prints
 the text of a digest, ``--against=REV`` its difference from that of another commit, which need not
-have this script.
+have this script, and whether it is only the order of operations (scripts/data_flow.py).
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.data.sources import source
 from ipubench.fixtures.machine.files import write_atomically
 from ipubench.plugins.listing.describe import meaning
+from scripts.data_flow import data_flow
 from scripts.steps import bench_functions, families, step_of
 
 SCRIPTS = Path(__file__).resolve().parent
@@ -385,6 +386,8 @@ def difference(part: str, name: str, revision: str, text: Callable[[], str]) -> 
     sides = (other.splitlines(), text().splitlines())
     found = list(difflib.unified_diff(*sides, revision, "here", lineterm="", n=2))
     print("\n".join(found) if found else f"{name} is the same at {revision}")
+    if found and data_flow(sides[0]) == data_flow(sides[1]):
+        print("The data flow is the same: only the order of operations differs.")
     return int(bool(found))
 
 
