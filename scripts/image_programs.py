@@ -72,14 +72,19 @@ def cases() -> Iterator[Case]:
     """Yield (node id, configuration, bench function) of each image case; the first id counts."""
     seen: Set[str] = set()
     for function in bench_functions(bench_inference, bench_training):
-        file = function.__module__.replace(".", "/").replace("ipubench/", "", 1)
         for family in families(function):
             for config, _ in family.configurations:
                 identifier = family.identifier(config, frozenset())
-                name = f"{file}.py::{function.__name__}[{identifier}]"
+                name = f"{node_id(function)}[{identifier}]"
                 if name not in seen:
                     seen.add(name)
                     yield name, config, function
+
+
+def node_id(function: Any) -> str:
+    """Return pytest's name of a bench function."""
+    file = function.__module__.replace(".", "/").replace("ipubench/", "", 1)
+    return f"{file}.py::{function.__name__}"
 
 
 def texts(part: str) -> Iterator[Tuple[str, Callable[[], str]]]:
@@ -87,7 +92,7 @@ def texts(part: str) -> Iterator[Tuple[str, Callable[[], str]]]:
     if part == CASES:
         for function in bench_functions(bench_inference, bench_training):
             marks = [str(sorted(mark.kwargs.items())) for mark in function.pytestmark]  # type: ignore[attr-defined]
-            yield function.__name__, partial("\n".join, marks)
+            yield node_id(function), partial("\n".join, marks)
         for name, config, _ in cases():
             yield name, partial(options_text, config)
         return

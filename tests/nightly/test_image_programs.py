@@ -10,7 +10,7 @@ from typing import Any, List
 import pytest
 
 from scripts import image_programs
-from scripts.image_programs import digest, graph_lines, options_text, recorded
+from scripts.image_programs import digest, graph_lines, options_text, recorded, texts
 from tests.support.own_project import git
 
 
@@ -48,6 +48,11 @@ def test_another_operation_is_recorded(tf: Any, other: Any) -> None:
 
 def test_each_image_case_is_in_the_file() -> None:
     assert {name for name, _, _ in image_programs.cases()} <= set(recorded(image_programs.CASES))
+
+
+def test_each_text_has_its_own_name() -> None:
+    names = [name for name, _ in texts(image_programs.CASES)]
+    assert len(set(names)) == len(names)
 
 
 def test_another_option_is_another_text() -> None:
