@@ -5,41 +5,33 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any, List
+from typing import Any, Dict, List
 
 import pytest
 
 from ipubench.fixtures.poplar.options import TF_FLAGS
 from ipubench.plugins.record.record import OVER_BATCHES
-from tests.support.harness import Outcome, records_in, run_program
+from tests.support.harness import ROOT, Outcome, records_in, run_pytest
+from tests.support.sdk_variables import ATTACH_ERROR, LOG
 
 pytestmark = pytest.mark.framework
 
-# The suite finds the SDK's TensorFlow by a folder in it, which the stand-in cannot add. The plugin
-# installs the stand-ins, and nothing imports TensorFlow before the suite does.
-PROGRAM = """
-import json, sys
-import pytest
-from ipubench.fixtures.devices import ipu
-from tests.doubles import tensorflow_ipu as double
-from tests.support import sdk_plugin
-ipu.frameworks = lambda: ["tensorflow"]
-double.recorder.attach_error = sys.argv[1]
-assert "tensorflow" not in sys.modules
-code = pytest.main(sys.argv[2:])
-names = double.recorder.names()
-print("calls:", json.dumps({name: names.count(name) for name in names}))
-print("flags:", double.recorder.flags)
-sys.exit(code)
-"""
 MODEL = "--use_ipu_model"
 
 
-def run(tmp_path: Path, attach_error: str, *words: str) -> Outcome:
-    environment = {**os.environ, "IPUBENCH_LEASE_DIR": str(tmp_path), "COLUMNS": "100"}
+def run(tmp_path: Path, *words: str, **more: str) -> Outcome:
+    environment = {**os.environ, "IPUBENCH_LEASE_DIR": str(tmp_path), "COLUMNS": "100", **more}
+    environment[LOG] = str(tmp_path / "log")
     environment.pop(TF_FLAGS, None)
     fixed = ("--device=ipu-model", f"--results-dir={tmp_path}", "--batches-per-step=3", "--steps=2")
-    return run_program(PROGRAM, environment, attach_error, *fixed, *words, framework="tensorflow")
+    words = ("-p", "tests.support.sdk_plugin", *fixed, *words)
+    return run_pytest(ROOT, environment, *words, framework="tensorflow")
+
+
+def of_the_process(tmp_path: Path) -> Dict[str, Any]:
+    """Return what the stand-in got: its calls, and the flags."""
+    line: Dict[str, Any] = json.loads((tmp_path / "log").read_text())
+    return line
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +67,7 @@ def test_the_suite_measures_the_kernels(
     words = ["bench_kernels/bench_dense.py", "bench_kernels/bench_lstm.py", f"--data={data}"]
     words += [f"--precision={precision}", "--set=replicas=2"]
     words += ["-k", " or ".join(FEW)] if chosen is FEW else []
-    text = run(tmp_path, "", *words).assert_code(0).text
+    run(tmp_path, *words).assert_code(0)
     found = records_in(tmp_path)
     assert {name.split("-bps3-")[0] for name in found} == {f"{name}-{data}" for name in chosen}
     for name, record in found.items():
@@ -89,8 +81,9 @@ def test_the_suite_measures_the_kernels(
         assert record["effective"]["options"]["flags"] == flags
         assert record["latency"]["source"] == OVER_BATCHES
         assert record["data"]["mode"] == data
-    assert text.split("flags:")[1].strip() == flags
-    calls = json.loads(text.split("calls:")[1].splitlines()[0])
+    line = of_the_process(tmp_path)
+    assert line["flags"] == flags
+    calls = line["calls"]
     started, ended = "IPUConfig.configure_ipu_system", "reset_ipu_configuration"
     assert calls[started] == calls[ended] == calls["IPUInfeedQueue.deleter"] == len(found)
 
@@ -98,30 +91,27 @@ def test_the_suite_measures_the_kernels(
 def test_the_fused_layer_leaves_its_graph(tmp_path: Path) -> None:
     graphs = tmp_path / "graphs"
     words: List[str] = ["--data=generated", "--set=popnn=yes", f"--save-graph={graphs}"]
-    text = run(tmp_path, "", "bench_kernels/bench_lstm.py", *words).assert_code(0).text
+    run(tmp_path, "bench_kernels/bench_lstm.py", *words).assert_code(0)
     found = records_in(tmp_path)
     assert len(found) == 2
     assert all(record["effective"]["fused_layers"] for record in found.values())
     assert all((graphs / name / "graph.pb").is_file() for name in found)
-    assert "PopnnLSTM.__init__" in text
+    assert "PopnnLSTM.__init__" in of_the_process(tmp_path)["calls"]
 
 
 def test_profiling_runs_one_batch_for_the_engine_to_report(tmp_path: Path) -> None:
     words = ["-k", "lstm-ipu-inference", "--data=generated", f"--profile={tmp_path / 'profiles'}"]
-    text = run(tmp_path, "", "bench_kernels/bench_lstm.py", *words).assert_code(0).text
-    calls = json.loads(text.split("calls:")[1].splitlines()[0])
+    run(tmp_path, "bench_kernels/bench_lstm.py", *words).assert_code(0)
+    calls = of_the_process(tmp_path)["calls"]
     assert calls["IPUStrategyV1.run"] == 3  # compile, warm-up and report
     assert calls["reset_ipu_configuration"] == 1
 
 
 def test_a_failed_attach_fails_its_case_with_one_message(tmp_path: Path) -> None:
     words = ["-k", "lstm-ipu-inference", "--data=generated"]
-    text = (
-        run(tmp_path, "no device is free", "bench_kernels/bench_lstm.py", *words)
-        .assert_code(1)
-        .text
-    )
-    assert " 1 IPU: no device is free" in text
+    busy = {ATTACH_ERROR: "all busy"}
+    text = run(tmp_path, "bench_kernels/bench_lstm.py", *words, **busy).assert_code(1).text
+    assert " 1 IPU: all busy" in text
     assert "Traceback" not in text
-    calls = json.loads(text.split("calls:")[1].splitlines()[0])
+    calls = of_the_process(tmp_path)["calls"]
     assert calls["reset_ipu_configuration"] == 1

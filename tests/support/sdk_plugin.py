@@ -9,6 +9,7 @@ import importlib.machinery
 import json
 import os
 import sys
+from collections import Counter
 from importlib.abc import Loader, MetaPathFinder
 from types import ModuleType
 from typing import Any, List, Optional
@@ -64,6 +65,15 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
 def pytest_unconfigure() -> None:
     """Write what this process has done."""
     if LOG in os.environ and ran:
-        line = {"pid": os.getpid(), "ran": ran, "flags": tensorflow_ipu.recorder.flags}
+        names = [
+            name for one in (tensorflow_ipu, popart, poptorch) for name in one.recorder.names()
+        ]
+        line = {
+            "pid": os.getpid(),
+            "ran": ran,
+            "flags": tensorflow_ipu.recorder.flags,
+            "calls": Counter(names),
+            "attached": sum(device.isAttached for device in popart.recorder.devices),
+        }
         with open(os.environ[LOG], "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-#: Names the file to which each process appends a line: what it ran, and with which flags.
+#: Names the file to which each process appends a line: what it ran and called, and with
+#: which flags.
 LOG = "IPUBENCH_TEST_LOG"
 #: The error of attaching to an IPU; empty if it works.
 ATTACH_ERROR = "IPUBENCH_TEST_ATTACH_ERROR"
