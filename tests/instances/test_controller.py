@@ -229,7 +229,7 @@ def test_a_process_without_a_launcher_reports_its_exit_or_signal(tmp_path: Path)
     assert " exit code 1 " in caught.value.why
     found = (caught.value.name, caught.value.said, caught.value.lines)
     assert found == ("the process there", "", ["no such module"])
-    assert process.close() is None, "nothing is left open"
+    assert process.close() is None  # nothing is left open
     process = alone_in(tmp_path)
     process.start()
     with pytest.raises(InstanceError) as caught:

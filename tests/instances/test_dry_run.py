@@ -56,7 +56,7 @@ def test_a_dry_run_shows_poprun_on_several_hosts(together: Project) -> None:
     assert f" {given}'--mpi-local-args=-x " in launched
     assert "-x IPUBENCH_INSTANCE_TOKEN -x " in launched
     answer = run(together, "--dry-run", "--device=ipu", "--launcher-args=-H gone.invalid")
-    assert re.search(r"cannot run: --launcher-args: .*gone\.invalid", answer.text)
+    assert re.search(r"run: --launcher-args: .*gone\.invalid", answer.text)
 
 
 def test_a_fresh_process_of_one_case_takes_what_is_for_others(together: Project) -> None:

@@ -118,7 +118,7 @@ def test_an_instance_gets_its_rank_and_folder(listener: Listener) -> None:
     assert list(map(json.loads, run.heard)) == [{"rank": 1, "pid": os.getpid()}]
     assert (one.log, one.cores, one.rank, one.count) == (Path("/logs/instance-2.log"), [3], 1, 2)
     assert (one.exchange, one.alternates, one.remote) == ("", False, False)
-    assert not one.serve_commands({}), "the run has closed the connection"
+    assert not one.serve_commands({})  # the run has closed the connection
     one.connection.close()
 
 

@@ -222,7 +222,7 @@ def test_replicas_that_train_together_are_one_job_on_a_host() -> None:
 def test_an_ipu_shares_the_replicas_of_one_job() -> None:
     found = plan(config(replicas=8, shards=2), "ipu", {0})
     assert (found.requested, found.ran, found.cores, found.one_job) == (4, 4, (), True)
-    assert not found.exchanges, "IPUs do it in hardware"
+    assert not found.exchanges  # IPUs do it in hardware
     assert found.launcher.arguments[2:5] == (
         *("--num-replicas=8", "--num-instances=4", "--ipus-per-replica=2"),
     )

@@ -127,7 +127,7 @@ def test_poptorch_runs_the_replicas_of_its_instance(
     step: Any = runtime.inference(config.network(), config, feed)
     assert step.feed.batch_size == 2 * 2
     facts = step.describe()
-    assert facts["options"]["replication_factor"] == 4, "of the case, not of this instance"
+    assert facts["options"]["replication_factor"] == 4  # of the case, not of this instance
     assert facts["ipus"] == 4
 
     from ipubench.fixtures.runtimes.torch.ipu_options import poptorch_options
@@ -135,7 +135,7 @@ def test_poptorch_runs_the_replicas_of_its_instance(
     options = poptorch_options(poptorch, config, IpuDevice(), step.feed)
     assert isinstance(options, double.Options)
     replicas = [g for n, g in poptorch_double.recorder.calls if n == "Options.replicationFactor"]
-    assert replicas == [{"replication_factor": 2}], "PopDist must set this"
+    assert replicas == [{"replication_factor": 2}]  # by PopDist
     # With other replicas a call would read other images than are counted.
     job.started, job.replicas, job.instances, job.ipus_per_replica = True, 8, 4, 2
     wrong = "=8, but replicas=4, .*=4, but instances=2, .*=2, but stages=1"

@@ -50,7 +50,7 @@ def test_poprun_starts_the_instances_of_one_job(together: Project) -> None:
     assert record["device"]["kind"] == "ipu"
     assert record["effective"]["instances"] == {"asked": 2, "ran": 2, "launcher": "poprun"}
     assert record["effective"]["rank"] == 0
-    assert record["compile"] == "none", "as in the case's own step"
+    assert record["compile"] == "none"  # as in the case's own step
     # The configuration's replicas, and so its items, are those of the whole job.
     assert record["items_per_round"] == 8 * record["rounds"]["batches_per_step"]
     notes = notes_of(together)

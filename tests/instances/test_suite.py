@@ -54,12 +54,12 @@ def test_all_instances_run_together_and_all_of_their_items_count(together: Proje
     words = ["--set=batch_size=3", "--batches-per-step=50", f"--set=model_cache_path={models}"]
     run(together, "--steps=4", *words).assert_code(0)
     record = record_of(together)
-    assert record["compile"] == "cached", "both loaded it from the folder"
+    assert record["compile"] == "cached"  # both loaded it from the folder
     assert record["compile_saved_seconds"] == 100.0 - record["compile_seconds"]
     batches = record["rounds"]["batches_per_step"]
     assert record["items_per_round"] == 2 * 3 * batches
     effective = record["effective"]
-    assert effective["rank"] == 0, "the engine is the first instance's"
+    assert effective["rank"] == 0  # the engine is the first instance's
     facts = effective["instances"]
     assert (facts["asked"], facts["ran"], facts["launcher"]) == (2, 2, "processes")
 

@@ -51,7 +51,7 @@ def test_a_case_adds_its_flags(needed: Flags, flags: str) -> None:
 
 
 def test_exported_flags_are_kept_unchanged() -> None:
-    assert case_flags(False, False, True, False) == GENERATED, "would zero real data"
+    assert case_flags(False, False, True, False) == GENERATED  # others would zero real data
     exported = "--executable_cache_path='/my cache' --max_compilation_threads=4"
     assert claimed(f" {exported} ", MODEL) == f"{exported} --use_ipu_model"
     assert claimed("--use_ipu_model=true", MODEL) == "--use_ipu_model=true"

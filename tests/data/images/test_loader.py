@@ -116,7 +116,7 @@ def test_only_corrupt_images(torch: Any, tmp_path: Path, workers: int) -> None:
     for path in tmp_path.iterdir():
         path.write_bytes(b"")
     batches = image_batches(feed)
-    with pytest.raises(DataError, match=r"00.jpg .* first of 5; .*--dataset-dir"):
+    with pytest.raises(DataError, match=r"00\.jpg .* of 5; .*--dataset-dir"):
         next(batches)
     feed.close()
 

@@ -152,7 +152,7 @@ def test_cycles_are_read_after_the_calls_on_hardware_only(monkeypatch: pytest.Mo
     made = ready(config)
     made()
     made()
-    assert "getCycleCount" not in " ".join(recorder.names()), "it runs the engine once more"
+    assert "getCycleCount" not in " ".join(recorder.names())  # it runs the engine once more
     assert made.counters() == {"cycles": 3000}
     with pytest.raises(OptionError, match="report_hw_cycle_count"):
         step(config, MODEL)

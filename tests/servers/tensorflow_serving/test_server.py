@@ -290,7 +290,7 @@ def test_a_network_that_cannot_be_exported_leaves_no_server(
 
         monkeypatch.setattr(tf.saved_model, "save", full)
         runtime.inference(SMALL.classifier(), SMALL, feed(SMALL))
-        with pytest.raises(CaseError, match="exported: saved_model.pb; .* left;"):
+        with pytest.raises(CaseError, match=r"saved_model\.pb; No space left;"):
             runtime.serve()
         assert not runtime.running
     finally:

@@ -178,7 +178,7 @@ def test_a_server_killed_during_a_run_fails_the_case_and_the_next_gets_another(
     with pytest.raises(CaseError) as caught:
         step()
     message = str(caught.value)
-    assert re.search("Triton server .*tiny .* SIGKILL", message)
+    assert re.search("server of tiny .* SIGKILL", message)
     assert message.endswith("    about to be killed")
     step.close()
     assert group(server.process.pid or 0) == [] and files(server.scratch) == []

@@ -429,7 +429,7 @@ def test_replicas_of_other_instances_are_averaged_too(monkeypatch: pytest.Monkey
     monkeypatch.setattr(program, "pipeline_of", pipeline_of)
     start_instance(monkeypatch, 1, instances=2, replicas=2, ipus=2)
     made = ready(options(2, replicas=2, instances=2, batches_per_step=1))
-    assert parts == [(1, 2)], "each instance reads its share of the data"
+    assert parts == [(1, 2)]  # each instance reads its share of the data
     assert recorder.replicas == 1
     assert "cross_replica_mean" in recorder.names()
     assert given("set_ipu_config")["ipus_per_replica"] == 2
