@@ -21,7 +21,7 @@ from ipubench.plugins.benchmarks_yml.command_results import csv_text
 from ipubench.plugins.benchmarks_yml.reader import read_entries
 from ipubench.plugins.record.structs import Spec
 from ipubench.plugins.results.lines import CaseLine, read_lines
-from tests.support.harness import ROOT, Outcome, Project, refused, run_pytest, start_pytest
+from tests.support.harness import ROOT, Outcome, Project, listed, run_pytest, start_pytest
 from tests.support.stored import a_benchmark, changed
 
 NEEDED = "pytest_benchmark.plugin"
@@ -105,7 +105,10 @@ class Specs:
         }
 
     def refused(self, *words: str, file: str = "vision/benchmarks.yml") -> Outcome:
-        return refused(self.project.folder, self.environment, file, "--device=fake", *words)
+        return self.listed(*words, file=file).assert_code(4)
+
+    def listed(self, *words: str, file: str = "vision/benchmarks.yml") -> Outcome:
+        return listed(self.project.folder, self.environment, file, "--device=fake", *words)
 
     def run(self, *words: str, file: str = "vision/benchmarks.yml", **environ: str) -> Outcome:
         # Importing other packages' plugins takes longer than the commands.
@@ -127,7 +130,7 @@ def collected(outcome: Outcome) -> List[str]:
 def test_entries_are_cases_whose_identifiers_begin_with_the_file(specs: Specs) -> None:
     # Even if the project collects other functions.
     words = ("--collect-only", "-q", "-k", "net or notebook", "-o", "python_functions=test_*")
-    outcome = specs.run(*words).assert_code(0)
+    outcome = specs.listed(*words).assert_code(0)
     assert collected(outcome) == [
         "vision/benchmarks.yml::bench_spec[net_infer_gen_size_1]",
         "vision/benchmarks.yml::bench_spec[net_infer_gen_size_8]",
@@ -135,10 +138,10 @@ def test_entries_are_cases_whose_identifiers_begin_with_the_file(specs: Specs) -
     ]
     outcome.line("1 case needs -k with the full name")
     outcome.line("1 case needs a notebook's kernel")
-    named = specs.run("--collect-only", "-q", "-k", "Net_train_conv_gen").assert_code(0)
+    named = specs.listed("--collect-only", "-q", "-k", "Net_train_conv_gen").assert_code(0)
     assert collected(named) == ["vision/benchmarks.yml::bench_spec[net_train_conv_gen]"]
     # Files in a folder are not collected.
-    assert not collected(specs.run("--collect-only", "-q", file="vision"))
+    assert not collected(specs.listed("--collect-only", "-q", file="vision"))
 
 
 @pytest.mark.entry_point
@@ -320,7 +323,7 @@ def test_a_killed_run_leaves_no_process_of_its_command(specs: Specs) -> None:
 
 def test_the_documented_example_can_be_collected(project: Project) -> None:
     words = ("docs/examples/own-program.yml", "--device=fake", "--collect-only", "-q")
-    outcome = run_pytest(ROOT, project.environment, *words).assert_code(0)
+    outcome = listed(ROOT, project.environment, *words).assert_code(0)
     assert len(collected(outcome)) == 2
 
 
@@ -336,6 +339,6 @@ def test_each_documented_command_collects_one_case(project: Project) -> None:
     for words, asked in together.items():
         if words[-1] == "-k":
             asked = [" or ".join(asked)]
-        outcome = run_pytest(ROOT, project.environment, "--collect-only", "-q", *words, *asked)
+        outcome = listed(ROOT, project.environment, "--collect-only", "-q", *words, *asked)
         found += len(collected(outcome.assert_code(0)))
     assert found == sum(map(len, together.values())) == 45

@@ -26,7 +26,7 @@ from ipubench.plugins.command_line.set_option import (
     split_values,
     unknown_key_message,
 )
-from tests.support.harness import ROOT, run_pytest
+from tests.support.harness import ROOT, listed
 
 RESNET8 = HOST["resnet8_test"]
 POD16_8K = POD16["resnet50_16ipus_8k_bn_pipeline"]
@@ -191,7 +191,7 @@ def test_a_network_follows_the_options() -> None:
 
 def collected(*words: str) -> Tuple[List[str], str]:
     path = "bench_training/bench_application.py"
-    outcome = run_pytest(ROOT, os.environ, "--collect-only", "-q", "--device=cpu", path, *words)
+    outcome = listed(ROOT, os.environ, "--collect-only", "-q", "--device=cpu", path, *words)
     names = [line.partition("[")[2][:-1] for line in outcome.text.splitlines() if "::" in line]
     return names, outcome.text
 

@@ -9,7 +9,7 @@ from typing import Dict, List
 
 import pytest
 
-from tests.support.harness import ROOT, Outcome, records_in, refused, run_pytest
+from tests.support.harness import ROOT, Outcome, listed, records_in, refused, run_pytest
 from tests.support.repository import run_alone
 
 pytestmark = pytest.mark.suite
@@ -87,9 +87,9 @@ def test_replacements_and_exclusions_on_a_cpu_are_reported_first(
     smaller = {**environment, "ONEDNN_MAX_CPU_ISA": "AVX2"}
     words = ["--collect-only", NETWORKS, "-k", "resnet50"]
     said = "precision 16.16: float32, marked f32, because this CPU has neither AVX512_BF16 nor AMX"
-    run(smaller, *words, "--device=cpu").assert_code(0).line(said)
-    assert said not in run(smaller, *words, "--device=cpu", "--precision=32.32").text
-    outcome = run(smaller, *words, "--device=cuda", "--data=synthetic").assert_code(0)
+    listed(ROOT, smaller, *words, "--device=cpu").assert_code(0).line(said)
+    assert said not in listed(ROOT, smaller, *words, "--device=cpu", "--precision=32.32").text
+    outcome = listed(ROOT, smaller, *words, "--device=cuda", "--data=synthetic").assert_code(0)
     assert "openvino-" not in outcome.text and said not in outcome.text
     outcome.line("need a CPU for OpenVINO")
 
@@ -99,12 +99,12 @@ def test_in_memory_images_are_generated_in_a_sweep_and_on_a_gpu(
 ) -> None:
     for more in (["--device=cpu", "--sweep"], ["--device=cuda"]):
         words = ["--collect-only", "-q", NETWORKS, "-k", "resnet50", *more]
-        run(environment, *words).assert_code(0).line("resnet50-bs16-generated")
+        listed(ROOT, environment, *words).assert_code(0).line("resnet50-bs16-generated")
 
 
 def test_fast_starting_cases_come_first(environment: Dict[str, str]) -> None:
     words = ["--collect-only", "-q", "-k", "resnet50", "--device=cpu"]
-    found = [line for line in run(environment, *words).lines if "::" in line]
+    found = [line for line in listed(ROOT, environment, *words).lines if "::" in line]
     functions = list(dict.fromkeys(line.split("[")[0].split("/")[-1] for line in found))
     assert functions[0] == "bench_cnn_torch.py::bench_cnn_torch"
     servers = [name for name in functions if "triton" in name or "serving" in name]
@@ -116,7 +116,7 @@ def test_fast_starting_cases_come_first(environment: Dict[str, str]) -> None:
     assert several == sorted(several) and any(several)
     # Files named on the command line keep their order.
     named = ["bench_inference/bench_triton.py", NETWORKS]
-    lines = [line for line in run(environment, *words, *named).lines if "::" in line]
+    lines = [line for line in listed(ROOT, environment, *words, *named).lines if "::" in line]
     assert "bench_triton" in lines[0] and "bench_cnn_torch" in lines[-1]
 
 
@@ -152,7 +152,7 @@ def test_a_cpu_skips_cases_that_add_no_information(
     path: str, words: List[str], names: List[str], environment: Dict[str, str]
 ) -> None:
     path = f"bench_inference/bench_{path}.py"
-    outcome = run(environment, "--collect-only", "-q", "--device=cpu", *words, path)
+    outcome = listed(ROOT, environment, "--collect-only", "-q", "--device=cpu", *words, path)
     found = re.findall(r"\[resnet\d+-(\S+)\]", outcome.assert_code(0).text)
     cut = [re.sub("clients|-real.*", "", name) for name in found]
     assert cut == names
@@ -162,7 +162,7 @@ def test_a_dataset_outside_the_project_is_a_path_not_a_test(
     tmp_path: Path, environment: Dict[str, str]
 ) -> None:
     words = ["--collect-only", "-q", "-k", "resnet50", "--device=cpu"]
-    outcome = run(environment, *words, f"--dataset-dir={tmp_path}").assert_code(0)
+    outcome = listed(ROOT, environment, *words, f"--dataset-dir={tmp_path}").assert_code(0)
     outcome.line("bench_cnn_torch[resnet50-bs16-real]")
 
 
@@ -259,9 +259,9 @@ def test_a_dry_run_has_the_published_launchers(environment: Dict[str, str]) -> N
 
 
 def test_quick_selects_the_main_networks_and_every_kernel(environment: Dict[str, str]) -> None:
-    outcome = run(environment, "-m", "quick", "--collect-only", "-q", "--device=cpu")
+    outcome = listed(ROOT, environment, "-m", "quick", "--collect-only", "-q", "--device=cpu")
     functions = {line.split("::")[1].split("[")[0] for line in outcome.lines if "::" in line}
-    everything = run(environment, "--collect-only", "-q", "--device=cpu")
+    everything = listed(ROOT, environment, "--collect-only", "-q", "--device=cpu")
     assert functions == {
         line.split("::")[1].split("[")[0] for line in everything.lines if "::" in line
     }

@@ -70,6 +70,6 @@ def test_a_wrong_declaration_is_one_message(
     wrong = source.replace(old, new, 1)
     assert wrong != source
     (project.folder / "bench_fake.py").write_text(wrong)
-    outcome = project.run().assert_code(2)
+    outcome = project.listed().assert_code(2)
     assert outcome.line(said).endswith(end)
     assert "dataclasses.py" not in outcome.text and "expand.py" not in outcome.text

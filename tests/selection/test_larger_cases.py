@@ -10,7 +10,7 @@ from typing import Tuple
 import pytest
 
 from ipubench.fixtures.poplar.options import TF_FLAGS
-from tests.support.harness import ROOT, Outcome, run_pytest
+from tests.support.harness import ROOT, Outcome, listed
 
 FOUR = "".join(f"-+- Id: [{number}], target: [Fabric]\n" for number in range(4))
 TRAINING = ("bench_training/bench_cnn_tensorflow.py", "-k")
@@ -26,7 +26,7 @@ def run(folder: Path, *words: str) -> Outcome:
         "IPUBENCH_LEASE_DIR": str(folder),
     }
     results = f"--results-dir={folder / 'results'}"
-    return run_pytest(ROOT, environment, "--device=ipu", results, *words)
+    return listed(ROOT, environment, "--device=ipu", results, *words)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_cases_that_need_more_ipus_than_the_partition_has_are_left_out(
 def test_the_sdks_flag_for_the_emulator_points_to_our_option() -> None:
     environment = {**os.environ, TF_FLAGS: "--use_ipu_model"}
     words = ("bench_kernels/bench_dense.py", "--device=cpu", "--collect-only")
-    assert "--device=ipu-model takes" in run_pytest(ROOT, environment, *words).assert_code(0).text
+    assert "--device=ipu-model takes" in listed(ROOT, environment, *words).assert_code(0).text
 
 
 @pytest.mark.parametrize(

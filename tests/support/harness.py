@@ -230,13 +230,13 @@ def run_here(
         return Outcome(code, out.read() + err.read())
 
 
-def refused(folder: Path, environment: Mapping[str, str], *words: str) -> Outcome:
-    """Run ``pytest WORDS``, which a usage error must end, in this process: nothing is measured."""
+def listed(folder: Path, environment: Mapping[str, str], *words: str) -> Outcome:
+    """Run ``pytest WORDS``, which calls no test, in this process."""
     before, path = dict(sys.modules), list(sys.path)
     words = (*QUIETLY, "-p", "no:faulthandler", *words)
     try:
         sys.path[:0] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
-        outcome = run_here(folder, environment, pytest.main, *words).assert_code(4)
+        outcome = run_here(folder, environment, pytest.main, *words)
     finally:
         sys.path[:] = path
         for name in sys.modules.keys() - before.keys() if folder != ROOT else ():
@@ -245,6 +245,11 @@ def refused(folder: Path, environment: Mapping[str, str], *words: str) -> Outcom
         sys.modules.update(before)
     assert "Traceback" not in outcome.text and "INTERNALERROR" not in outcome.text, outcome.text
     return outcome
+
+
+def refused(folder: Path, environment: Mapping[str, str], *words: str) -> Outcome:
+    """Return the end of ``pytest WORDS``, which a usage error must end, without a process."""
+    return listed(folder, environment, *words).assert_code(4)
 
 
 def run_elsewhere(folder: Path, environment: Mapping[str, str], *words: str) -> Outcome:
@@ -317,8 +322,12 @@ class Project:
 
     def refused(self, *words: str, env: Optional[Mapping[str, str]] = None) -> Outcome:
         """Return the end of a run that a usage error ends, without a process."""
+        return self.listed(*words, env=env).assert_code(4)
+
+    def listed(self, *words: str, env: Optional[Mapping[str, str]] = None) -> Outcome:
+        """Return the end of a run that calls no test, without a process."""
         environment = {**self.environment, **(env or {})}
-        return refused(self.folder, environment, "bench_fake.py", "--device=fake", *words)
+        return listed(self.folder, environment, "bench_fake.py", "--device=fake", *words)
 
     def add_to_conftest(self, text: str) -> None:
         """Append code to the project's conftest.py."""
