@@ -69,6 +69,8 @@ test-avx2: setup
 # The SDK's Python, with the oldest supported pytest-benchmark; `make lint` finds calls of a newer
 # Python's library wherever they are.
 ifneq ($(PYTHON38),)
+# Lint keeps a core busy beside them, and each worker collects all tests.
+test38: AT_ONCE := 2
 test38: $(STAMP38)
 	$(VENV38)/bin/python -m pytest tests -m "$(FEW_RUNS)" $(WORKERS)
 

@@ -160,8 +160,9 @@ def _why_not_so(item: pytest.Item, case: Case) -> str:
 
 
 def _cannot(case: Case) -> str:
+    given = " ".join(sorted(case.given))
     problem = case.error.replace(f"{case.config.name}: ", "", 1)
-    return f"cannot have {' '.join(sorted(case.given))}: {problem}"
+    return f"cannot have {given}: {problem.replace(f'{given}: ', '', 1)}"
 
 
 def _nearest_names(selection: Selection, keyword: str, asked: str) -> str:

@@ -13,7 +13,9 @@ pytestmark = pytest.mark.slow
 
 WORDS = ["--gate-cap=3", "--gate=5%", "--against=git:HEAD"]
 ALPHA = ["-k", "alpha and synthetic"]
+NOT_GAMMA = ["-k", "(alpha or beta) and synthetic"]
 BS1 = "bench_fake.py::bench_fake[alpha-bs1-synthetic]"
+BETA = BS1.replace("alpha-bs1", "beta")
 SHOWN = BS1.rpartition("::")[2]
 
 
@@ -25,30 +27,31 @@ def repository(tmp_path: Path) -> Repository:
     return Repository(folder, suite=False)
 
 
-@pytest.mark.parametrize("how", ["deleted", "skipped", "renamed", "replaced"])
-def test_a_case_that_only_the_other_side_has_is_named(repository: Repository, how: str) -> None:
-    if how == "skipped":
-        skipping = "    if config.batch_size == 1:\n        __import__('pytest').skip('slower')\n"
-        repository.replace(
-            "bench_fake.py", "    if config.trouble ==", f"{skipping}    if config.trouble =="
-        )
-    else:
-        sizes = "(2, 4, 8)" if how == "renamed" else "(4, 8)"
-        repository.replace("bench_fake.py", "(1, 4, 8)", sizes)
-    if how in ("renamed", "replaced"):
-        new = BS1.replace("bs1", "bs2" if how == "renamed" else "bs8")
-        (repository.folder / "gate.yml").write_text(f'renamed: {{"{BS1}": "{new}"}}\n')
-    outcome = repository.run(*ALPHA, *WORDS, "--report=out")
-    if how in ("deleted", "replaced"):  # a case that the other side has is no new name
-        outcome.assert_code(1).line(f"missing: {BS1}")
-    elif how == "skipped":
-        outcome.assert_code(0).line(f"incomparable: {BS1}: skipped here, or failed as expected")
-        line = outcome.line(f": {SHOWN} (skipped here, or")
-        assert line.startswith("1 of 2 cases is open")
-        summary = (repository.folder / "out" / "summary.md").read_text()
-        assert summary.rstrip().splitlines()[-1].startswith("1 of 2 cases ")
-    else:
-        outcome.assert_code(0).line(f"is open, so it has not passed: {SHOWN} (its name is")
+def test_cases_that_only_the_other_side_has_are_missing(repository: Repository) -> None:
+    """One is deleted, and one has as its new name that of a case that the other side has."""
+    repository.replace("bench_fake.py", "(1, 4, 8)", "(4, 8)")
+    repository.replace("bench_fake.py", '    Fake(name="beta", batch_seconds=0.002),\n', "")
+    renamed = BS1.replace("bs1", "bs8")
+    (repository.folder / "gate.yml").write_text(f'renamed: {{"{BS1}": "{renamed}"}}\n')
+    outcome = repository.run(*NOT_GAMMA, *WORDS).assert_code(1)
+    for name in (BS1, BETA):
+        outcome.line(f"missing: {name}")
+
+
+def test_a_skipped_and_a_renamed_case_are_open(repository: Repository) -> None:
+    skipping = "    if config.name == 'beta':\n        __import__('pytest').skip('slower')\n"
+    trouble = "    if config.trouble =="
+    repository.replace("bench_fake.py", f'{trouble} "error"', f'{skipping}{trouble} "error"')
+    repository.replace("bench_fake.py", "(1, 4, 8)", "(2, 4, 8)")
+    renamed = BS1.replace("bs1", "bs2")
+    (repository.folder / "gate.yml").write_text(f'renamed: {{"{BS1}": "{renamed}"}}\n')
+    outcome = repository.run(*NOT_GAMMA, *WORDS, "--report=out").assert_code(0)
+    outcome.line(f"incomparable: {BETA}: skipped here, or failed as expected")
+    line = outcome.line("2 of 4 cases are open")
+    assert f"{SHOWN} (its name is" in line
+    assert f"{BETA.rpartition('::')[2]} (skipped here, or" in line
+    summary = (repository.folder / "out" / "summary.md").read_text()
+    assert summary.rstrip().splitlines()[-1].startswith("2 of 4 cases ")
 
 
 def test_a_change_that_leaves_cases_out_is_named(repository: Repository) -> None:

@@ -23,7 +23,6 @@ FAILING = '    assert not (there and which == ("alpha", 8)), "wrong result"\n'
 
 
 @pytest.mark.slow
-@pytest.mark.entry_point
 def test_cases_share_pairs_until_each_is_decided(project: Project) -> None:
     path = project.folder / "bench_fake.py"
     source = path.read_text().replace('    if config.trouble == "error":\n', EVENTS + "    if 0:\n")

@@ -122,13 +122,14 @@ def test_they_are_stored_and_compared(own: OwnProject) -> None:
     assert set(kept) == {"test_unnamed", "test_unnamed[2]", "test_late", "test_late_meter"}
     assert min(kept.values()) >= 2  # more if others disturb some
     own.write((HEAD + MANY).replace("    make_bench()(work)\n", ""))
+    gated = ("--baseline=main", "--gate=99%", "--gate-time=1s")
     # A deselected test is not missing, but one that no longer measures is.
-    own.run(*FEW, "-k", "late", "--baseline=main", "--gate=99%").line("against baselines/main.json")
+    own.run(*FEW, "-k", "late", *gated).line("against baselines/main.json")
     results = results_of(own)
     assert set(results.verdicts) == {
         f"tests/test_own.py::{name}" for name in kept if "late" in name
     }
-    own.run(*FEW, "-k", "unnamed", "--baseline=main", "--gate=99%")
+    own.run(*FEW, "-k", "unnamed", *gated)
     assert results_of(own).kind("tests/test_own.py::test_unnamed[2]") == "missing"
 
 
