@@ -347,11 +347,14 @@ def main(arguments: Sequence[str]) -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if given.part.startswith("ipu"):
         os.environ["TF_POPLAR_FLAGS"] = FLAGS.get(given.part[4:], "")
+    found = dict(texts(given.part))
+    names = {*found, *recorded(given.part)}
+    unknown = [word for word in given.only if not any(word in name for name in names)]
+    unknown += [given.show] if given.show and given.show not in found else []
+    if unknown:
+        parser.error(f"part {given.part} has no {', '.join(unknown)}")
     if not given.show:
         return compare(given.part, given.only, given.write, given.missing)
-    found = dict(texts(given.part))
-    if given.show not in found:
-        parser.error(f"part {given.part} has no {given.show}")
     if given.against:
         return difference(given.part, given.show, given.against, found[given.show])
     print(found[given.show]())

@@ -125,3 +125,13 @@ def test_a_digest_that_differs_and_one_that_is_gone_fail(
     assert image_programs.main(["cases", "first", "--write"]) == 0
     assert image_programs.main(["cases", "first"]) == 0
     assert set(recorded("cases")) == {"first", "former"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["cases", "third"], ["cases", "--show=fir"], ["--show=first"], ["cases", "--against=HEAD"]],
+)
+def test_a_request_for_nothing_is_refused(of_two: List[str], arguments: List[str]) -> None:
+    with pytest.raises(SystemExit):
+        image_programs.main(arguments)
+    assert of_two == []
