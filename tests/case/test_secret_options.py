@@ -112,7 +112,7 @@ def test_no_failure_shows_a_secret(secretive: Project) -> None:
     failed.line("RuntimeError: a server says 401 to ******")
     failed.line("a server says 401 to ******")
     refused = secretive.refused("-k", "beta", GIVEN, "--set=batch_size=x")
-    listed = secretive.run("-k", "beta", GIVEN, "--collect-only").assert_code(0)
+    listed = secretive.listed("-k", "beta", GIVEN, "--collect-only").assert_code(0)
     assert leaks(secretive, failed, refused, listed) == []
 
 

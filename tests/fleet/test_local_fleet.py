@@ -303,9 +303,9 @@ def test_a_run_may_start_outside_its_project(project: Project) -> None:
 
 def test_listings_contact_no_host(project: Project) -> None:
     nobody = "--tx=ssh=nobody.invalid//chdir=/srv"
-    outcome = project.run(nobody, "--collect-only", "-q").assert_code(0)
+    outcome = project.listed(nobody, "--collect-only", "-q").assert_code(0)
     assert BETA in outcome.text
-    project.run(nobody, "--markers").assert_code(0).line("@pytest.mark.quick")
+    project.listed(nobody, "--markers").assert_code(0).line("@pytest.mark.quick")
 
 
 def test_several_devices_of_a_host_are_measured_in_parallel(project: Project) -> None:

@@ -188,8 +188,8 @@ def test_a_replacement_worker_takes_over_the_device_of_the_lost_one(project: Pro
 
 
 def test_listings_need_no_workers(project: Project) -> None:
-    alone = project.run("-k", "beta", "--dry-run").assert_code(0)
-    outcome = project.run("-k", "beta", "--dry-run", "-n", "2").assert_code(0)
+    alone = project.listed("-k", "beta", "--dry-run").assert_code(0)
+    outcome = project.listed("-k", "beta", "--dry-run", "-n", "2").assert_code(0)
     assert [line for line in outcome.lines if "beta" in line] == [
         line for line in alone.lines if "beta" in line
     ]

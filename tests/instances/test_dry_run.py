@@ -12,8 +12,8 @@ from typing import List
 import pytest
 
 from ipubench.plugins.listing import dry_run
-from tests.support.harness import WITHOUT_OTHERS, Project, refused
-from tests.support.instances import WORDS, record_of, run, with_instances
+from tests.support.harness import WITHOUT_OTHERS, Outcome, Project, listed
+from tests.support.instances import WORDS, record_of, with_instances
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: run it there")
 
@@ -24,6 +24,10 @@ def together(project: Project) -> Project:
     return with_instances(project)
 
 
+def dry_run_of(together: Project, *words: str) -> Outcome:
+    return listed(together.folder, together.environment, *WORDS, "--dry-run", *words)
+
+
 def commands(text: str) -> List[str]:
     """Join the printed lines of commands as a shell does."""
     lines = text.replace(" \\\n", " ").splitlines()
@@ -31,7 +35,7 @@ def commands(text: str) -> List[str]:
 
 
 def test_a_dry_run_shows_poprun_without_an_ipu(together: Project) -> None:
-    answer = run(together, "--dry-run", "--device=ipu").assert_code(0)
+    answer = dry_run_of(together, "--device=ipu").assert_code(0)
     typed, launched = commands(answer.text)
     case = "bench_together.py::bench_together[hash-pod16-synthetic]"
     assert typed.endswith(f" '{case}' --device=cpu --device=ipu")
@@ -49,20 +53,20 @@ def test_a_dry_run_shows_poprun_without_an_ipu(together: Project) -> None:
 def test_a_dry_run_shows_poprun_on_several_hosts(together: Project) -> None:
     variable = "-x A_TOKEN=hunter2hunter2"
     words = f"--launcher-args={variable} --host=localhost,127.0.0.1 --vipu-partition=pod64"
-    answer = run(together, "--dry-run", "--device=ipu", words).assert_code(0)
+    answer = dry_run_of(together, "--device=ipu", words).assert_code(0)
     _, launched = commands(answer.text)
     given = "-x 'A_TOKEN=***' --host=localhost,127.0.0.1 --vipu-partition=pod64 "
     assert "hunter2" not in answer.text
     assert f" {given}'--mpi-local-args=-x " in launched
     assert "-x IPUBENCH_INSTANCE_TOKEN -x " in launched
-    answer = run(together, "--dry-run", "--device=ipu", "--launcher-args=-H gone.invalid")
+    answer = dry_run_of(together, "--device=ipu", "--launcher-args=-H gone.invalid")
     assert re.search(r"run: --launcher-args: .*gone\.invalid", answer.text)
 
 
 def test_a_fresh_process_of_one_case_takes_what_is_for_others(together: Project) -> None:
     together.environment["IPUBENCH_LEASE_HOLDER"] = "1"
     words = ("--set=instances=1", "--launcher-args=-H a")
-    (typed,) = commands(run(together, "--dry-run", *words).assert_code(0).text)
+    (typed,) = commands(dry_run_of(together, *words).assert_code(0).text)
     assert "--launcher-args" not in typed
 
 
@@ -78,14 +82,13 @@ def test_a_fresh_process_of_one_case_takes_what_is_for_others(together: Project)
     ],
 )
 def test_invalid_launcher_arguments(together: Project, words: List[str], option: str) -> None:
-    words = [*WORDS, "--dry-run", *words]
-    assert option in refused(together.folder, together.environment, *words).text
+    assert option in dry_run_of(together, *words).assert_code(4).text
 
 
 @pytest.mark.slow
 def test_the_command_of_a_dry_run_works_when_typed(together: Project) -> None:
     brief = ("--steps=2", "--batches-per-step=1", "--set=instances=1")
-    answer = run(together, "--dry-run", *brief, "--set", "batch_size=3").assert_code(0)
+    answer = dry_run_of(together, *brief, "--set", "batch_size=3").assert_code(0)
     (typed,) = commands(answer.text)
     typed_run = subprocess.run(
         ["sh", "-c", typed],
@@ -135,15 +138,15 @@ def test_no_line_of_a_command_is_wider_than_a_terminal() -> None:
 
 def test_fewer_instances_than_requested_are_shown(together: Project) -> None:
     asked = len(os.sched_getaffinity(0)) + 7
-    answer = run(together, "--dry-run", f"--set=instances={asked}").assert_code(0)
+    answer = dry_run_of(together, f"--set=instances={asked}").assert_code(0)
     assert f" of {asked} instances, " in answer.text
     _, launched = commands(answer.text)
     assert launched.endswith(" -s --ipubench-instance=SOCKET")
 
 
 def test_a_dry_run_reports_cases_that_cannot_run_and_shows_the_others(together: Project) -> None:
-    words = ("--dry-run", "--device=ipu", "--set=shards=0,2", "--set=replicas=3,4")
-    answer = run(together, *words).assert_code(0)
+    words = ("--device=ipu", "--set=shards=0,2", "--set=replicas=3,4")
+    answer = dry_run_of(together, *words).assert_code(0)
     assert "  cannot run: replicas=3 " in answer.text
     assert "-shards4-invalid\n  cannot run: --set=shards=0: " in answer.text
     launched = [line for line in commands(answer.text) if line.startswith("poprun ")]
