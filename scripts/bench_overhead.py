@@ -59,6 +59,7 @@ class Prepared(Step):
     def __init__(self, step: Any) -> None:
         self.step = step
         self.feed = step.feed
+        self.reference = step.reference
 
     def build(self) -> None:
         """Do nothing: the step is built."""
@@ -70,9 +71,6 @@ class Prepared(Step):
     def __call__(self) -> None:
         self.step.batches_per_step = self.batches_per_step
         self.step()
-
-    def canary(self) -> Any:
-        return self.step.canary()
 
     def describe(self) -> Dict[str, Any]:
         facts: Dict[str, Any] = self.step.describe()
@@ -136,7 +134,7 @@ def compare(
 ) -> None:
     """Measure with the meter and with the loop, alternating, and store the ratio."""
     seconds = options_of(meter.config).budget
-    canary, bare = ready.step.canary(), 0.0
+    canary, bare = ready.step.reference.canary(), 0.0
     if repeat % 2:
         bare = bare_rate(ready.run, canary, ready.items, seconds)
     meter(Prepared(ready.step), items=ready.items, unit="items")

@@ -40,6 +40,7 @@ from ipubench.plugins.measure.rounds import (
     Limits,
     Rounds,
     calibrate,
+    canary_of,
     canary_times,
     first_calls,
     target_seconds,
@@ -118,7 +119,7 @@ class Meter(StepMeter):
         """Calibrate and warm up."""
         clock = self.device.clock
         around = CANARIES_AROUND_BACKGROUND_WORK if step.prefetched_batches else 0
-        canaries = canary_times(step.canary(), clock, around)
+        canaries = canary_times(canary_of(step), clock, around)
         self.phase("warm_up", "warming up")
         given = "batches_per_step" in self.case.overrides
         if step.calibrated:  # an IPU's step has its number
@@ -183,7 +184,7 @@ class Meter(StepMeter):
         """Return the rounds with their limits and their canary."""
         precision = options_of(self.config).target_precision
         limits = Limits(self._timed_budget(step), precision, self._steps(), step.most_rounds)
-        canary = None if step.prefetched_batches else step.canary()
+        canary = None if step.prefetched_batches else canary_of(step)
         watching, energy = Disturbance.of(self.device), EnergyWindow.of(self.device)
         return Rounds(limits, self.device.clock, canary, watching, list(warm.canaries), energy)
 

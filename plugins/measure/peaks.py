@@ -19,6 +19,7 @@ from ipubench.plugins.record.files import write_json
 from ipubench.plugins.record.structs import Compute
 
 Clock = Callable[[], float]
+MakeWork = Optional[Callable[[], Work]]
 #: How often a ceiling is measured, while others disturb it, before a case counts as implausible.
 TRIES = 4
 #: A case that claims more than this share of the measured peak did not do its work.
@@ -47,7 +48,7 @@ class Peaks:
         self._watch = watch
         self._session: Dict[str, float] = {}
 
-    def get(self, name: str, make_work: Callable[[], Optional[Work]]) -> Optional[float]:
+    def get(self, name: str, make_work: MakeWork) -> Optional[float]:
         """Return the ceiling; measure it if none is kept. None if the device has no such work."""
         if name not in self._session:
             kept = self._read().get(self.fingerprint, {}).get(name)
@@ -57,11 +58,11 @@ class Peaks:
                 self._session[name] = kept
         return self._session.get(name)
 
-    def _measure(self, name: str, make_work: Callable[[], Optional[Work]]) -> bool:
+    def _measure(self, name: str, make_work: MakeWork) -> bool:
         """Measure a ceiling; return whether it was undisturbed."""
-        work = make_work()
-        if work is None:
+        if make_work is None:
             return True
+        work = make_work()
         watching = self._watch()
         watching.read()
         rate = best_rate(work, self.clock)
@@ -73,7 +74,7 @@ class Peaks:
                 self._keep(name)
         return alone
 
-    def undisturbed(self, name: str, make_work: Callable[[], Optional[Work]]) -> bool:
+    def undisturbed(self, name: str, make_work: MakeWork) -> bool:
         """Measure a ceiling until it is undisturbed; return False after too many tries."""
         return any(self._measure(name, make_work) for _ in range(TRIES))
 
@@ -112,8 +113,8 @@ def ceilings(peaks: Peaks, step: Step) -> Tuple[Optional[float], Optional[float]
     """
     if step.on_several_hosts:
         return None, None
-    product = peaks.get(_product(step), step.peak_work)
-    return product, peaks.get("copy", step.copy_work)
+    product = peaks.get(_product(step), step.reference.peak)
+    return product, peaks.get("copy", step.reference.copy)
 
 
 def usual_rate(peaks: Peaks, step: Step) -> Optional[float]:
@@ -164,8 +165,8 @@ def describe_compute(
     certain = True
     if peak is not None and achieved > peak:
         # An earlier measurement may have been slowed down: measure beside the case.
-        certain = peaks.undisturbed(_product(step), step.peak_work)
-        peak = peaks.get(_product(step), step.peak_work)
+        certain = peaks.undisturbed(_product(step), step.reference.peak)
+        peak = peaks.get(_product(step), step.reference.peak)
     implausible = step.exact_flops and not _credible(achieved, peak)
     if implausible and not certain:
         # Others slowed the matrix product down, so the device can do more.

@@ -281,6 +281,12 @@ def warm_up(
         seconds.append(timed_call(step, clock))
 
 
+def canary_of(step: Step) -> Optional[Callable[[], None]]:
+    """Make a step's canary, if it has one."""
+    make = step.reference.canary
+    return None if make is None else make()
+
+
 def canary_times(canary: Optional[Callable[[], None]], clock: Clock, count: int) -> List[float]:
     """Return ``count`` times of the canary, after a few dropped ones."""
     if canary is None:

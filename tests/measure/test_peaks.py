@@ -11,7 +11,7 @@ import pytest
 from ipubench.fixtures.data.feeds import ArrayFeed
 from ipubench.fixtures.instances.plan import Launcher, Plan
 from ipubench.fixtures.instances.step import InstancesStep
-from ipubench.fixtures.runtimes.step import Work
+from ipubench.fixtures.runtimes.step import ReferenceJobs, Work
 from ipubench.plugins.measure.disturbance import Disturbance
 from ipubench.plugins.measure.peaks import TRIES, Peaks, describe_compute
 from tests.support.fake_device import TAKEN_VARIABLE, FakeDevice
@@ -64,7 +64,7 @@ def test_without_a_cache_the_session_keeps_the_value(tmp_path: Path) -> None:
     for path in (None, tmp_path / "file" / "peaks.json"):
         bench = Bench(path)
         assert bench.rate(0.5) == bench.rate(0.1) == pytest.approx(20)
-    assert Bench(None).peaks.get("matmul", lambda: None) is None
+    assert Bench(None).peaks.get("matmul", None) is None
 
 
 def test_a_disturbed_peak_is_not_stored(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,12 +83,12 @@ def test_a_disturbed_peak_makes_no_case_implausible(
     device = FakeDevice(0)
     made: List[float] = []
 
-    class Busy(FakeStep):
-        def peak_work(self) -> Work:
-            made.append(1.0)
-            return Work(lambda: device.work(1.0), 10.0)
+    def peak() -> Work:
+        made.append(1.0)
+        return Work(lambda: device.work(1.0), 10.0)
 
-    step = Busy(device, ArrayFeed("synthetic", ()), 0.1)
+    step = FakeStep(device, ArrayFeed("synthetic", ()), 0.1)
+    step.reference = ReferenceJobs(peak=peak)
     peaks = Peaks(None, "cpu/x", device.clock, lambda: Disturbance.of(device))
     facts, found = describe_compute(peaks, step, 20.0, 1.0, 1.0)
     assert found is implausible
@@ -101,11 +101,10 @@ def test_a_peak_that_was_too_low_makes_no_case_implausible() -> None:
     device = FakeDevice(0)
     seconds = iter([2.0, 2.0])  # a dropped run and a timed one
 
-    class Slow(FakeStep):
-        def peak_work(self) -> Work:
-            return Work(lambda: device.clock.advance(next(seconds, 0.25)), 10.0)
-
-    step = Slow(device, ArrayFeed("synthetic", ()), 0.1)
+    step = FakeStep(device, ArrayFeed("synthetic", ()), 0.1)
+    step.reference = ReferenceJobs(
+        peak=lambda: Work(lambda: device.clock.advance(next(seconds, 0.25)), 10.0)
+    )
     facts, found = describe_compute(Peaks(None, "cpu/x", device.clock), step, 20.0, 1.0, 1.0)
     assert (facts.peak, facts.share, found) == (40.0, 0.5, False)
 
@@ -114,13 +113,11 @@ def test_a_peak_that_was_too_low_makes_no_case_implausible() -> None:
 def test_a_peak_below_the_rate_of_a_case_is_measured_again(exact: bool) -> None:
     device, seconds = FakeDevice(0), iter([1.0, 1.0])
 
-    class Slow(FakeStep):
-        exact_flops = exact
-
-        def peak_work(self) -> Work:
-            return Work(lambda: device.clock.advance(next(seconds, 0.5)), 10.0)
-
-    step = Slow(device, ArrayFeed("synthetic", ()), 0.1)
+    step = FakeStep(device, ArrayFeed("synthetic", ()), 0.1)
+    step.exact_flops = exact
+    step.reference = ReferenceJobs(
+        peak=lambda: Work(lambda: device.clock.advance(next(seconds, 0.5)), 10.0)
+    )
     facts, found = describe_compute(Peaks(None, "cpu/x", device.clock), step, 11.0, 1.0, 1.0)
     assert (facts.peak, facts.share, found) == (20.0, 0.55, False)
 

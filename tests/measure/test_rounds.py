@@ -13,7 +13,7 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.feeds import ArrayFeed
 from ipubench.fixtures.runtimes.step import Work
 from ipubench.plugins.measure import rounds as measure
-from ipubench.plugins.measure.rounds import Limits, Rounds, stop_reason
+from ipubench.plugins.measure.rounds import Limits, Rounds, canary_of, stop_reason
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
 from tests.support.fake_device import FakeDevice
 from tests.support.fake_runtime import FakeStep
@@ -244,7 +244,7 @@ def test_the_first_calls_double_until_the_next_would_take_too_long() -> None:
 
 def test_a_canary_is_timed_before_each_round_and_not_after_the_last() -> None:
     step = fake_step(0.1)
-    rounds = Rounds(Limits(steps=3), step.device.clock, step.canary())
+    rounds = Rounds(Limits(steps=3), step.device.clock, canary_of(step))
     seconds: List[float] = []
     with pytest.raises(EnoughRounds):
         while True:

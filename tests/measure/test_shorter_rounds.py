@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Optional
+from typing import Any, List, Optional
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -20,7 +21,7 @@ class Requests(RequestStep):
     """Requests without a server; only the clients are counted."""
 
     def __init__(self, clients: int, each: int, system: str = "host") -> None:
-        runtime: Any = None
+        runtime = Mock()
         feed = ArrayFeed("generated", ())
         super().__init__(runtime, LoadOptions(system=system), feed, clients * each)
         self.clients = [None] * clients  # type: ignore[assignment]
@@ -29,9 +30,6 @@ class Requests(RequestStep):
 
     def compile(self) -> bool:
         return True
-
-    def canary(self) -> Optional[Callable[[], None]]:
-        return None
 
     def describe(self) -> Any:
         return {}

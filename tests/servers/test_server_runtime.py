@@ -13,6 +13,7 @@ import pytest
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.options import CaseConfig, option
 from ipubench.fixtures.machine.loopback import LocalServer
+from ipubench.fixtures.runtimes.step import ReferenceJobs
 from ipubench.fixtures.servers.server_runtime import ServerRuntime, largest_difference
 
 
@@ -35,8 +36,8 @@ class Options(CaseConfig):
 class Kept(ServerRuntime[LocalServer]):
     """Serves nothing."""
 
-    def canary(self) -> Any:
-        return None
+    def reference(self) -> ReferenceJobs:
+        return ReferenceJobs()
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from ipubench.fixtures.instances.plan import rank
 from ipubench.fixtures.instances.protocol import LAUNCHER_VARIABLE
 from ipubench.fixtures.poplar.options import ENGINE_OPTIONS
 from ipubench.fixtures.runtimes.model_cache import ModelCache
-from ipubench.fixtures.runtimes.step import Step
+from ipubench.fixtures.runtimes.step import ReferenceJobs, Step
 
 TROUBLES = ("none", "error", "raise", "kill", "late_error")
 
@@ -42,6 +42,7 @@ class Together(CaseConfig):
 class HashStep(Step):
     """Hashes; records when each call began and ended, on the clock that all processes share."""
 
+    reference = ReferenceJobs(lambda: lambda: None)
     latency_source = "the hash"
     not_compiled = "none"
 
@@ -89,9 +90,6 @@ class HashStep(Step):
         for _ in range(self.batches_per_step):
             hashlib.pbkdf2_hmac("sha256", b"word", b"salt", 2000)
         calls.append([start, time.monotonic()])
-
-    def canary(self) -> Callable[[], None]:
-        return lambda: None
 
     def describe(self) -> Dict[str, Any]:
         return {"precision": "float32", "rank": self.rank}

@@ -22,6 +22,7 @@ from ipubench.fixtures.devices.ipu import IpuDevice, IpuModelDevice
 from ipubench.fixtures.machine import memory
 from ipubench.fixtures.runtimes.onnx.ipu import PopartIpu
 from ipubench.fixtures.runtimes.onnx.ipu_options import acquire, check_memory, session_options
+from ipubench.fixtures.runtimes.step import ReferenceJobs
 from tests.doubles import popart as double
 from tests.doubles.popart import recorder
 from tests.support.onnx_weights import weights_of
@@ -360,8 +361,7 @@ def test_the_record_describes_the_execution() -> None:
         },
     }
     assert (made.dropped, made.calibrated, made.batches_per_step) == (1, False, 3)
-    assert made.canary() is None
-    assert made.peak_work() is None
+    assert made.reference == ReferenceJobs()
 
 
 @pytest.mark.parametrize("mode", ["inference", "evaluation", "training"])

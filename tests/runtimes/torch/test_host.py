@@ -258,13 +258,16 @@ def test_the_gpu_memory_of_a_case_excludes_the_meters_own_work(
             hold(-most)
             return False
 
-        network: Any = SimpleNamespace(build=lambda: None, compile=compile_, engine=None)
+        network: Any = SimpleNamespace(
+            build=lambda: None, compile=compile_, engine=None, dtype="float32"
+        )
         step = ClassifierStep(gpu, network, ImageFeed("synthetic", batch_size=1))
         step.build()
         hold(5000)  # the device's peaks, if they are not known yet
         hold(-5000)
         step.compile()
-        step.canary()()
+        assert step.reference.canary is not None
+        step.reference.canary()()
         hold(running)
         assert step.device_memory() == max(compiling, running)
         step.close()

@@ -21,6 +21,7 @@ from ipubench.bench_inference.classifier import Classifier
 from ipubench.fixtures.data.images.feed import ImageFeed, ImageFolder
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.ipu import IpuDevice, IpuModelDevice
+from ipubench.fixtures.runtimes.step import ReferenceJobs
 from ipubench.fixtures.runtimes.torch.ipu import PopTorchIpu
 from ipubench.fixtures.runtimes.torch.ipu_options import poptorch_options, split_pipeline
 from ipubench.models.torch.classification import build_classifier
@@ -472,7 +473,7 @@ def test_the_record_describes_the_execution(poptorch: ModuleType) -> None:
         },
     }
     assert (made.dropped, made.calibrated, made.batches_per_step) == (2, False, 3)
-    assert made.canary() is None
+    assert made.reference == ReferenceJobs()
     assert made.device_memory() is None
 
 

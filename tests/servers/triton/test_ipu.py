@@ -165,7 +165,7 @@ def test_the_ipu_is_free_before_the_server_starts(
     try:
         feed = ImageFeed("generated", 2, SIZE)
         step = runtime.inference(SMALL.network(), SMALL, feed)
-        assert step.canary() is None and step.describe()["precision"] == "float16"
+        assert step.reference.canary is None and step.describe()["precision"] == "float16"
         step.build()
         with pytest.raises(CaseError, match="backend poplar .*TRITON_BACKENDS"):
             step.compile()

@@ -215,9 +215,10 @@ def test_facts_for_the_meter(xla: str, tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(CpuDevice, "peak_size", 256)
     monkeypatch.setattr(CpuDevice, "copy_bytes", 1 << 20)
     step = ready(Probe(), feed("synthetic"), mode="training", xla=xla)
-    canary, peak, copy = step.canary(), step.peak_work(), step.copy_work()
-    assert canary is not None and peak is not None and copy is not None
-    canary()
+    jobs = step.reference
+    assert jobs.canary is not None and jobs.peak is not None and jobs.copy is not None
+    jobs.canary()()
+    peak, copy = jobs.peak(), jobs.copy()
     peak.run()
     copy.run()
     assert (peak.amount, copy.amount) == (4 * 2 * 256**3, 2 * 2**20)
