@@ -59,7 +59,7 @@ class EnergyWindow:
         least, each = LEAST_CHANGES * counter.resolution, self.seconds / max(1, self.windows)
         if step.on_several_hosts:
             return "it works on other hosts too, whose energy is not counted"
-        if step.timed_share() < 1:
+        if step.timed_share < 1:
             return "its rounds have an untimed part, whose energy nothing separates"
         if each < least:
             return f"{counter.source}: rounds of {least:g} s are needed; give a longer --budget"

@@ -190,7 +190,7 @@ class Meter(StepMeter):
 
     def _timed_budget(self, step: Step) -> float:
         """Return the seconds of the budget that are left for the timed part."""
-        return self._budget * step.timed_share()
+        return self._budget * step.timed_share
 
     def _show_line(self, text: str) -> None:
         """Show a line that stays on the screen."""
@@ -202,7 +202,7 @@ class Meter(StepMeter):
         """Show the estimate from the rounds so far."""
         self.case_run.run.progress.estimate(
             lambda: estimate_text(
-                rounds, seconds, _per_round(step, facts), facts.unit, step.timed_share()
+                rounds, seconds, _per_round(step, facts), facts.unit, step.timed_share
             )
         )
 
@@ -211,7 +211,8 @@ class Meter(StepMeter):
         self.phase("prepare", "preparing the rounds")
         step.prepare_rounds(self._show_line)
         self.phase("rounds", f"measuring ({self._budget:g} s at most)")
-        self._clock = step.round_clock() or self._clock
+        if step.clock is not None:
+            self._clock = step.clock.read
         return pytest_benchmark_adapter.run_rounds(
             self.benchmark,
             step,
@@ -261,7 +262,7 @@ class Meter(StepMeter):
         counters = in_items(step.counters(), items)
         finish = self._finished(step)
         contention = rounds.disturbance.describe(seconds, enough)
-        if step.timed_share() < 1:  # it is that of the untimed part as well
+        if step.timed_share < 1:  # it is that of the untimed part as well
             contention = msgspec.structs.replace(contention, cpu_seconds=())
         return Record(
             **start.first._asdict(),
@@ -302,12 +303,9 @@ class Meter(StepMeter):
     def _finished(self, step: Step) -> Facts:
         """Let the step do its untimed work after the rounds; return the record's part about it."""
         self.phase("finish", "finishing")
-        facts = step.finish()
-        if not facts:
-            return {}
-        lines = [f"{self.case.id}: {line}" for line in step.summary(facts)]
-        self.case_run.run.closing += lines
-        return facts
+        finished = step.finish()
+        self.case_run.run.closing += [f"{self.case.id}: {line}" for line in finished.lines]
+        return finished.facts
 
     def _input(self, step: Step, items: float, rates: Throughput) -> Optional[InputRates]:
         self.phase("input", "measuring what limits")

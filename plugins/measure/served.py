@@ -216,7 +216,7 @@ class ServedMeter(Meter):
         ``alone``: whether a call is known to compute in this thread only.
         """
         chosen, unfit = step.batches_per_step, why_unfit(step)
-        timed = step.timed_share()
+        timed = step.timed_share
         self._commands.reply({"batches": chosen, "unfit": unfit, "timed": timed, "alone": alone})
         step.batches_per_step, cpu = self._go_on("warm_up")
         self._pinned.enter_context(running_on(None if cpu is None else {cpu}))
@@ -224,14 +224,14 @@ class ServedMeter(Meter):
         return step.batches_per_step == chosen
 
     def _rounds(self, warm: WarmUp, step: Step) -> Rounds:
-        budget = options_of(self.config).budget * step.timed_share()
+        budget = options_of(self.config).budget * step.timed_share
         energy = EnergyWindow.of(self.device)
         rounds = RoundsOnCommand(Limits(budget), self.device.clock, None, energy=energy)
         rounds.commands = self._commands
         return rounds
 
     def _finished(self, step: Step) -> Facts:
-        return step.finish()
+        return step.finish().facts
 
     def _record(self, record: Record, step: Step) -> None:
         fail_where_implausible(record)
@@ -244,6 +244,6 @@ def why_unfit(step: Step) -> str:
         return "its input is loaded in the background, also while the other side is timed"
     if step.most_rounds is not None:
         return "its work ends after a number of rounds"
-    if step.round_clock() is not None and step.timed_share() == 1:
+    if step.clock is not None and step.timed_share == 1:
         return "it takes its times itself"
     return ""

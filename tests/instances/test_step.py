@@ -150,8 +150,8 @@ def test_each_instance_has_the_rate_of_its_calls_without_the_first() -> None:
     step.batches_per_step = 1
     step()
     assert [one["rate"] for one in step.counters()["instances"]] == [None, None]
-    members.answers["finish"] = [{"loss": 1.0}, {"loss": 2.0}]
-    assert step.finish() == {"loss": 1.0}
+    members.answers["finish"] = [[{"loss": 1.0}, ["one"]], [{"loss": 2.0}, []]]
+    assert step.finish() == ({"loss": 1.0}, ["one"])
 
 
 def test_the_record_names_the_unreadable_images_of_all_instances() -> None:

@@ -118,8 +118,8 @@ def test_a_gpu_that_nothing_waits_for_is_named(
     assert holds_a_gpu(tmp_path)
     assert not holds_a_gpu(tmp_path / "none")
     step = CallStep(int)
-    assert step.finish() == {}
+    assert step.finish().facts == {}
     monkeypatch.setattr("ipubench.fixtures.runtimes.call.holds_a_gpu", lambda: True)
-    assert "--device=cuda" in step.summary(step.finish())[0]
+    assert "--device=cuda" in step.finish().lines[0]
     step.wait_by(lambda: None)
-    assert step.summary(step.finish()) == []
+    assert not step.finish().lines

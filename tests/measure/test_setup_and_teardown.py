@@ -51,11 +51,10 @@ def test_the_function_alone_is_timed(monkeypatch: pytest.MonkeyPatch, kind: str)
     step = CallStep(getattr(work, kind), setup, work.teardown)
     step.build()
     step.batches_per_step = 2
-    clock = step.round_clock()
-    assert clock is not None
+    assert step.clock is not None
     step()
     step.close()
-    assert (work.now, clock(), step.timed_share()) == (16.0, 2.0, 0.125)
+    assert (work.now, step.clock.read(), step.timed_share) == (16.0, 2.0, 0.125)
     assert step.result == "done"
     each = [["setup", ((n,), {"more": 5}), ("teardown", (n,), {"more": 5})] for n in (1, 4)]
     assert work.seen == [*each[0], *each[1]]

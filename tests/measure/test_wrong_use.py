@@ -72,7 +72,7 @@ def test_a_callable_with_an_unawaited_coroutine_is_refused() -> None:
     awaited = CallStep(fetch)
     awaited.build()
     awaited()
-    assert awaited.finish() == {}
+    assert awaited.finish().facts == {}
     awaited.close()
 
 

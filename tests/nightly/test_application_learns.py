@@ -89,7 +89,7 @@ def test_it_learns_as_well_as_a_plain_keras_program(
     step = step_of(config, data_in(tmp_path))
     for _ in range(config.program.calls):
         step()
-    (found,) = step.finish()["validation"]
+    (found,) = step.finish().facts["validation"]
     step.close()
     reference = plain_keras(tmp_path, config.classifier()(tf, dtype=tf.float32))
     assert found["images"] == VALIDATED

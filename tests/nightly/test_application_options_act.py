@@ -186,7 +186,7 @@ def asked(config: Application) -> str:
     step()
     while config.training and step.progress.left:
         step()
-    facts = step.finish()
+    facts = step.finish().facts
     left = [on_disk()]
     step.close()
     left.append(on_disk())

@@ -11,6 +11,7 @@ from ipubench.fixtures.case.cases import case_key
 from ipubench.fixtures.data.feeds import ArrayFeed
 from ipubench.fixtures.instances.protocol import ALTERNATING
 from ipubench.fixtures.machine.contention import Contention, Reading
+from ipubench.fixtures.runtimes.step import OwnClock
 from ipubench.plugins.gate.rounds import AdjacentRounds
 from ipubench.plugins.measure.served import why_unfit
 from ipubench.plugins.processes.pair import Contended, why_not_alternating
@@ -88,7 +89,7 @@ def test_a_case_that_cannot_alternate_has_a_reason(
     [
         ("most_rounds", None, ""),
         ("prefetched_batches", 4, "its input"),
-        ("round_clock", lambda: float, "its times"),
+        ("clock", OwnClock(float), "its times"),
         ("most_rounds", 9, "its work ends"),
     ],
 )

@@ -9,6 +9,7 @@ import socket
 from pathlib import Path
 from types import SimpleNamespace
 from typing import List, Sequence, Tuple
+from unittest.mock import Mock
 
 import pytest
 
@@ -75,14 +76,15 @@ def scripted(*scripts: Script, use_async: bool = False) -> ScriptedStep:
         num_images=len(scripts[0][1]),
         use_async=use_async,
     )
-    step = ScriptedStep(None, config, feed(config))  # type: ignore[arg-type]
+    step = ScriptedStep(Mock(), config, feed(config))
     step.clients = ScriptedClients(scripts)  # type: ignore[assignment]
     step()
     return step
 
 
 def rate(step: ScriptedStep) -> float:
-    return step.batches_per_step / step.round_clock()()
+    assert step.clock is not None
+    return step.batches_per_step / step.clock.read()
 
 
 # A server that answers one request per second. The second client begins 5 s after the first; from
@@ -123,7 +125,7 @@ def test_a_round_without_a_common_window_is_timed_whole_and_reported() -> None:
 
 def test_the_first_clients_latencies_leave_the_warm_up_out() -> None:
     step = scripted((0, [7, 9]))
-    step.round_clock()
+    step.prepare_rounds(print)
     assert step.clients is not None
     step.clients.scripts[0] = (0, [1, 2])  # type: ignore[attr-defined]
     step()
@@ -134,7 +136,7 @@ def test_the_first_clients_latencies_leave_the_warm_up_out() -> None:
 def test_a_scenario_is_counted_with_the_clients_latencies() -> None:
     """Without those of the warm-up, which is a closed loop."""
     step = scripted((0, [7, 9]))
-    step.round_clock()
+    step.prepare_rounds(print)
     config = dataclasses.replace(step._config, scenario=CONSTANT, target_qps=10.0)
     step._scenario = Scenario(config, step._send, Path("logs"))
     assert step._scenario.prepare(0.25) == 662

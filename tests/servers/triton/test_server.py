@@ -323,19 +323,21 @@ def test_a_scenario_is_one_long_run_after_the_warm_up(
     )
     try:
         step()
-        assert step.most_rounds == 1 and step.finish() == {}
+        assert step.most_rounds == 1 and step.finish().facts == {}
         step.prepare_rounds(print)
         assert step.batches_per_step == 662
-        clock = step.round_clock()
-        assert clock is not None and clock() == 0
+        assert step.clock is not None
+        clock = step.clock.read
+        assert clock() == 0
         step()
         counters = step.counters()
         assert counters["server_requests"] == 8 + 662
         assert counters["throughput_per_client_mean"] is None
         assert len(step.latencies()) == 8 + 662
-        load = step.finish()["load"]
+        facts, (line,) = step.finish()
+        load = facts["load"]
         assert (load["scenario"], load["requests"], load["target_qps"]) == ("server", 662, 1000.0)
         assert 662 / clock() == pytest.approx(load["answered_qps"])
-        assert step.summary({"load": load})[0].startswith("server, 662 requests at 1000.0 ")
+        assert line.startswith("server, 662 requests at 1000.0 ")
     finally:
         step.close()

@@ -134,7 +134,7 @@ def finished(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Finishe
         if step.program.updates % 4 == 0:
             wanted.append(accuracy_of(step.program.classifier, config, data))
     state = [variable.numpy() for variable in step.program.state().values()]
-    validation = step.finish()["validation"]
+    validation = step.finish().facts["validation"]
     step.close()
     # Values of the unfolded network on all images without padding.
     assert [(found["accuracy"], found["images"]) for found in validation] == wanted
@@ -157,7 +157,7 @@ def test_a_call_runs_the_updates_up_to_the_next_host_event(
     caplog.set_level(logging.INFO, "ipubench.training")
     step()
     # If the weights are needed, training continues beyond the measurement.
-    facts = step.finish()
+    facts = step.finish().facts
     step()  # after the end
     assert updates_in(caplog) == [2, 4, 6, 8]
     assert step.most_rounds == 1
@@ -210,7 +210,7 @@ def test_a_resumed_run_has_the_same_loss_curve(
     found = [variable.numpy() for variable in again.program.state().values()]
     assert all(np.allclose(one, other, 1e-4, 1e-6) for one, other in zip(found, finished.state))
     # Checkpoints from before the stop belong to the training, too.
-    assert [one["epoch"] for one in again.finish()["validation"]] == [1.0, 2.0]
+    assert [one["epoch"] for one in again.finish().facts["validation"]] == [1.0, 2.0]
     again.close()
     # A run deletes its own checkpoints after validating them; another run's are left to the user.
     assert [found.updates for found in checkpoints.checkpoints(tmp_path)] == [4]
@@ -247,7 +247,7 @@ def test_without_checkpoints_the_final_weights_are_validated(
     step.prepare_rounds(print)
     monkeypatch.setattr(step.progress._last, "save", lambda *_: pytest.fail("in a round"))
     step()
-    (found,) = step.finish()["validation"]
+    (found,) = step.finish().facts["validation"]
     assert (found["weights"], found["epoch"]) == ("checkpoint-00000008.npz", 2.0)
     assert (found["accuracy"], found["images"]) == wanted
     folder = step.progress._last.path
@@ -268,7 +268,7 @@ def test_checkpoints_of_other_replicas_are_deleted_too(
         clean_dir=clean,
     )
     step = step_of(config, data_in(dataset, part=(1, 2)))
-    assert "validation" not in step.finish()
+    assert "validation" not in step.finish().facts
     step.close()
     assert len(list((tmp_path / "instance-1").iterdir())) == (0 if clean else 2)
 
@@ -284,25 +284,24 @@ def test_a_folder_of_checkpoints_is_validated(dataset: Path, finished: Finished)
     step.batches_per_step = 2 * step.feed.batches_per_epoch
     step()
     assert step.program.correct == 2 * round(trained[1]["accuracy"] * trained[1]["images"])
-    facts = step.finish()
+    facts, (line,) = step.finish()
     assert facts["validation"] == trained
-    (line,) = step.summary(facts)
     assert "checkpoint-00000008.npz" in line
     step.close()
     # Each of two instances measures its part, and the first one validates all images.
     for rank, wanted in ((0, facts), (1, {})):
         step = step_of(config, data_in(dataset, part=(rank, 2)))
         step()
-        assert step.finish() == wanted
+        assert step.finish().facts == wanted
         step.close()
 
 
 def test_a_random_network_is_validated(dataset: Path) -> None:
     config, data = real_run(str(dataset), training=False)
     step = step_of(config, data)
-    facts = step.finish()
+    facts, lines = step.finish()
     (random,) = facts["validation"]
-    assert step.summary(facts) == []  # its accuracy is meaningless
+    assert lines == []  # its accuracy is meaningless
     network = config.classifier()(tf, dtype=tf.float32)
     assert (random["accuracy"], random["images"]) == accuracy_of(network, config, data)
     assert (random["weights"], step.describe()["weights"]) == ("random weights",) * 2
@@ -315,7 +314,7 @@ def test_meaningless_data_is_validated_in_a_few_batches() -> None:
     for _ in range(2):
         step()
     folder = step.progress._folder.path
-    (facts,) = step.finish()["validation"]
+    (facts,) = step.finish().facts["validation"]
     assert facts["images"] == 8 * 4
     assert facts["accuracy"] in (0.0, 1.0)  # one image
     step.close()
