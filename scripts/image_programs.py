@@ -40,6 +40,7 @@ from ipubench.fixtures.case.values import type_name
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.data.sources import source
 from ipubench.fixtures.machine.files import write_atomically
+from ipubench.fixtures.runtimes.step import ask
 from ipubench.plugins.listing.describe import meaning
 from scripts.data_flow import data_flow
 from scripts.steps import bench_functions, families, step_of
@@ -190,18 +191,24 @@ def ipu_program(config: Any, function: Any) -> Tuple[List[str], Any]:
 
 def facts_of(step: Any, items: float) -> List[str]:
     """Return what a record has from a step that has not run, and what the meter reads of it."""
-    names = [
-        *("dropped", "batches_per_step", "calibrated", "round_options", "most_rounds"),
-        *("exact_flops", "prefetched_batches", "burst", "counted_processes", "not_compiled"),
-    ]
+    rounds, loading = step.rounds, step.loading
     facts = {
-        **{name: getattr(step, name) for name in names},
+        "dropped": rounds.dropped,
+        "batches_per_step": step.batches_per_step,
+        "calibrated": rounds.calibrated,
+        "round_options": rounds.options,
+        "most_rounds": ask(rounds.most),
+        "exact_flops": step.work.exact,
+        "prefetched_batches": loading.prefetched,
+        "burst": loading.burst,
+        "counted_processes": step.counted_processes,
+        "not_compiled": step.not_compiled,
         "items": items,
         "describe": step.describe(),
         "feed": step.feed.describe(),
         "counters": sorted(step.counters()),
-        "flops": step.flops_per_item(),
-        "traffic": step.weight_traffic(),
+        "flops": ask(step.work.flops_per_item),
+        "traffic": ask(step.work.weight_traffic),
         "lengths": step.lengths(),
     }
     return [f"{name}: {json_text(value)}" for name, value in facts.items()]

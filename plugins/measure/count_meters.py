@@ -62,7 +62,7 @@ class CountMeter(CallMeter):
         """Count the calls of a step."""
 
         def run(calls: int) -> None:
-            if step.calibrated:
+            if step.rounds.calibrated:
                 step.batches_per_step = calls
                 step()
                 return
@@ -72,7 +72,7 @@ class CountMeter(CallMeter):
         def count() -> Counted:
             if step.host_memory() is not None:
                 raise Uncountable("other processes do its work")
-            if step.prefetched_batches:
+            if step.loading.prefetched:
                 raise Uncountable("its input is loaded in the background")
             surrounded = step.surrounded if isinstance(step, CallStep) else None
             if surrounded is None:
@@ -139,7 +139,7 @@ class OnceMeter(CallMeter):
     def call(self, step: Step, facts: BatchFacts, built: Built) -> None:
         """Call the step once and write its record."""
         self.phase("rounds", "calling once")
-        if step.calibrated:
+        if step.rounds.calibrated:
             step.batches_per_step = 1
         seconds = timed_call(step, self.device.clock)
         step.finish()

@@ -81,7 +81,7 @@ class ProfileMeter(StepMeter):
             step.build()
             step.compile()
             save_graph(self, step)
-            if step.calibrated:
+            if step.rounds.calibrated:
                 given = "batches_per_step" in self.case.overrides
                 step.batches_per_step = self.case.config.batches_per_step if given else 1
             step()

@@ -22,7 +22,7 @@ from ipubench.fixtures.instances.protocol import LEFT_OUT
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.pytest_fixtures import shared_of
 from ipubench.fixtures.runtimes.data_parallel import job_variables
-from ipubench.fixtures.runtimes.step import Step, Work
+from ipubench.fixtures.runtimes.step import Step, Work, ask
 from ipubench.plugins.command_line.arguments import inspection_arguments
 from ipubench.plugins.measure.base import BatchFacts, CaseRun, StepMeter
 from ipubench.plugins.measure.inspection import device_reports, folder_of
@@ -111,10 +111,12 @@ class InstanceMeter(StepMeter):
         def facts(_: Any) -> Dict[str, Any]:
             return {
                 "describe": step.describe(),
-                "flops_per_item": step.flops_per_item(),
-                "weight_traffic": step.weight_traffic(),
-                "prefetched_batches": step.prefetched_batches,
-                "burst": step.burst,
+                "flops_per_item": ask(step.work.flops_per_item),
+                "flops_per_batch": ask(step.work.flops_per_batch),
+                "weight_traffic": ask(step.work.weight_traffic),
+                "prefetched": step.loading.prefetched,
+                "burst": step.loading.burst,
+                "halves": step.loading.halves is not None,
                 "host": socket.gethostname(),
                 "cores": sorted(os.sched_getaffinity(0)),
             }
@@ -129,9 +131,9 @@ class InstanceMeter(StepMeter):
 
         halves: List[Work] = []
 
-        def parts(_: Any) -> Optional[List[float]]:
-            halves[:] = step.loader_and_model() or ()
-            return [half.amount for half in halves] or None
+        def parts(_: Any) -> List[float]:
+            halves[:] = ask(step.loading.halves) or ()
+            return [half.amount for half in halves]
 
         def save_graph(folder: Optional[str]) -> None:
             if folder is not None:
@@ -144,7 +146,7 @@ class InstanceMeter(StepMeter):
             "facts": facts,
             "prepare_rounds": lambda _: step.prepare_rounds(lambda text: None),
             "run": run,
-            "most_rounds": lambda _: step.most_rounds,
+            "most_rounds": lambda _: ask(step.rounds.most),
             "latencies": lambda _: step.latencies(),
             "parts": parts,
             "prepare_part": lambda number: halves[number].prepare(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import List, Optional, Sequence
 
-from ipubench.fixtures.runtimes.step import Step, Work
+from ipubench.fixtures.runtimes.step import Step, Work, ask
 from ipubench.plugins.measure import rounds
 from ipubench.plugins.record.record import (
     ONE_BATCH,
@@ -45,7 +45,7 @@ def describe_latency(
     seconds = of_rounds(seconds, kept)
     if step.batches_per_step == 1:
         return latency(seconds, ONE_BATCH_ROUNDS)
-    if from_throughput or not step.calibrated or step.prefetched_batches:
+    if from_throughput or not step.rounds.calibrated or step.loading.prefetched:
         # A call of an IPU's program, and a delivery of workers, always has this many batches.
         per_batch = [value / step.batches_per_step for value in seconds]
         return latency(per_batch, OVER_BATCHES)
@@ -71,10 +71,10 @@ def describe_input(
     ``together``: the case's measured rate. None also if a part stays below it: then a disturbance
     was measured.
     """
-    parts = step.loader_and_model()
+    parts = ask(step.loading.halves)
     if parts is None:
         return None
-    ahead = step.prefetched_batches
+    ahead = step.loading.prefetched
     least = LEAST_SHARE * together / items
     loader = _rate(parts[0], least, clock, ahead)
     # This empties the loader's queue; the workers fill it while the model warms up.

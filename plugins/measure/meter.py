@@ -18,7 +18,7 @@ from ipubench.fixtures.case.cases import effective_options
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.frames import left_out
 from ipubench.fixtures.runtimes.call import CallStep
-from ipubench.fixtures.runtimes.step import Step
+from ipubench.fixtures.runtimes.step import Step, ask
 from ipubench.plugins.measure.base import BatchFacts, Built, CaseRun, FirstFacts, StepMeter
 from ipubench.plugins.measure.disturbance import Disturbance, is_enough
 from ipubench.plugins.measure.energy import EnergyWindow
@@ -40,7 +40,6 @@ from ipubench.plugins.measure.rounds import (
     Limits,
     Rounds,
     calibrate,
-    canary_of,
     canary_times,
     first_calls,
     target_seconds,
@@ -118,12 +117,13 @@ class Meter(StepMeter):
     def _warm_up(self, step: Step, facts: BatchFacts) -> WarmUp:
         """Calibrate and warm up."""
         clock = self.device.clock
-        around = CANARIES_AROUND_BACKGROUND_WORK if step.prefetched_batches else 0
-        canaries = canary_times(canary_of(step), clock, around)
+        around = CANARIES_AROUND_BACKGROUND_WORK if step.loading.prefetched else 0
+        canaries = canary_times(ask(step.reference.canary), clock, around)
         self.phase("warm_up", "warming up")
         given = "batches_per_step" in self.case.overrides
-        if step.calibrated:  # an IPU's step has its number
-            step.batches_per_step = self.case.config.batches_per_step if given else step.burst
+        if step.rounds.calibrated:  # an IPU's step has its number
+            burst = step.loading.burst
+            step.batches_per_step = self.case.config.batches_per_step if given else burst
         configured = step.batches_per_step
         longest = LONGEST_ROUND_SHARE * self._budget
         calls, used = first_calls(step, clock, self._lengths(step), longest)
@@ -131,11 +131,11 @@ class Meter(StepMeter):
         length = step.batches_per_step
         shortened = self._share * length / configured
         most = self._most_warm_up()
-        loaded = step.burst > 1 or step.prefetched_batches > used
+        loaded = step.loading.burst > 1 or step.loading.prefetched > used
         if not loaded and self._was_a_round(step, facts, last):
             dropped = Dropped([], "budget")
         else:
-            found = self._choose_batches(step, calibrated=step.calibrated and not given)
+            found = self._choose_batches(step, calibrated=step.rounds.calibrated and not given)
             used += found.batches
             earlier = last if step.batches_per_step == length else None
             dropped = warm_up(step, clock, most, found.seconds, used, earlier)
@@ -155,13 +155,13 @@ class Meter(StepMeter):
 
     def _lengths(self, step: Step) -> List[int]:
         """Return the batches of each of the first calls; the last is a round's."""
-        if step.calibrated or not self._adapts(step):
+        if step.rounds.calibrated or not self._adapts(step):
             return [step.batches_per_step]
         return step.lengths()
 
     def _adapts(self, step: Step) -> bool:
         """Return whether the meter may choose the length of a round, because no option gives it."""
-        return self.case.overrides.isdisjoint(step.round_options)
+        return self.case.overrides.isdisjoint(step.rounds.options)
 
     def _most_warm_up(self) -> float:
         """Return how many seconds dropped rounds may take; a number of steps has no budget."""
@@ -183,8 +183,8 @@ class Meter(StepMeter):
     def _rounds(self, warm: WarmUp, step: Step) -> Rounds:
         """Return the rounds with their limits and their canary."""
         precision = options_of(self.config).target_precision
-        limits = Limits(self._timed_budget(step), precision, self._steps(), step.most_rounds)
-        canary = None if step.prefetched_batches else canary_of(step)
+        limits = Limits(self._timed_budget(step), precision, self._steps(), ask(step.rounds.most))
+        canary = None if step.loading.prefetched else ask(step.reference.canary)
         watching, energy = Disturbance.of(self.device), EnergyWindow.of(self.device)
         return Rounds(limits, self.device.clock, canary, watching, list(warm.canaries), energy)
 
@@ -283,7 +283,7 @@ class Meter(StepMeter):
             canary=Canary(
                 kind=self.device.canary_kind,
                 seconds=rounds.canaries,
-                when=BEFORE_ROUNDS if step.prefetched_batches else "before each round",
+                when=BEFORE_ROUNDS if step.loading.prefetched else "before each round",
             ),
             contention=contention,
             items_per_round=per_round,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Callable, Dict, Optional, Tuple
 
 from ipubench.fixtures.case.untrusted import read_json
-from ipubench.fixtures.runtimes.step import Step, Work
+from ipubench.fixtures.runtimes.step import BatchWork, Step, Work, ask
 from ipubench.plugins.measure.disturbance import Disturbance
 from ipubench.plugins.measure.rounds import best_rate
 from ipubench.plugins.record.files import write_json
@@ -123,11 +123,11 @@ def usual_rate(peaks: Peaks, step: Step) -> Optional[float]:
     return None if peak is None else USUAL_SHARE_OF_PEAK * peak
 
 
-def counted_flops(step: Step, items: float) -> Optional[float]:
+def counted_flops(work: BatchWork, items: float) -> Optional[float]:
     """Return the FLOP of an item that a step counts; None if it counts none."""
-    found = step.flops_per_item()
+    found = ask(work.flops_per_item)
     if found is None:
-        batch = step.flops_per_batch()
+        batch = ask(work.flops_per_batch)
         found = None if batch is None else batch / items
     return found
 
@@ -143,7 +143,7 @@ def takes_long(
     if rate is None:  # before FLOP are counted, which may trace a network
         return False
     if flops is None:
-        flops = counted_flops(step, items)
+        flops = counted_flops(step.work, items)
     return flops is not None and flops * items * step.batches_per_step >= seconds * rate
 
 
@@ -157,7 +157,7 @@ def describe_compute(
     implausible and all its measurements were disturbed.
     """
     if flops is None:
-        flops = counted_flops(step, items)
+        flops = counted_flops(step.work, items)
     peak, copy = ceilings(peaks, step)
     if flops is None:
         return Compute(copy_peak_bytes_per_s=copy), False
@@ -167,11 +167,11 @@ def describe_compute(
         # An earlier measurement may have been slowed down: measure beside the case.
         certain = peaks.undisturbed(_product(step), step.reference.peak)
         peak = peaks.get(_product(step), step.reference.peak)
-    implausible = step.exact_flops and not _credible(achieved, peak)
+    implausible = step.work.exact and not _credible(achieved, peak)
     if implausible and not certain:
         # Others slowed the matrix product down, so the device can do more.
         peak = None
-    moved = step.weight_traffic()
+    moved = ask(step.work.weight_traffic)
     compute = Compute(
         copy_peak_bytes_per_s=copy,
         flops_per_item=flops,

@@ -197,7 +197,7 @@ def calibrate(
     rounds would wait for a burst and others would not. If a burst takes longer than
     ``most_seconds`` and its chunks take similar times, a round is a chunk.
     """
-    batches, used = step.burst, 0
+    batches, used = step.loading.burst, 0
     while True:
         step.batches_per_step = batches
         calls = [timed(step, clock)]
@@ -210,11 +210,11 @@ def calibrate(
             break
         growth = min(10.0, target / seconds) if seconds > 0 else 10.0
         batches = min(LARGEST_BATCHES_PER_STEP, math.ceil(batches * growth))
-    if batches == step.burst > 1 and seconds > most_seconds:
+    if batches == step.loading.burst > 1 and seconds > most_seconds:
         return split_burst(step, clock, Calibrated(calls, used), most_seconds)
     wanted = batches * target / seconds if seconds > 0 else batches
-    bursts = min(LARGEST_BATCHES_PER_STEP, max(1, round(wanted / step.burst)))
-    step.batches_per_step = bursts * step.burst
+    bursts = min(LARGEST_BATCHES_PER_STEP, max(1, round(wanted / step.loading.burst)))
+    step.batches_per_step = bursts * step.loading.burst
     return Calibrated(calls if step.batches_per_step == batches else [], used)
 
 
@@ -224,16 +224,16 @@ def split_burst(step: Step, clock: Clock, burst: Calibrated, most_seconds: float
     Then the workers are ahead, and no round waits for them. This is known only after the batches
     that they had prepared before are used up.
     """
-    if step.burst + burst.batches < step.prefetched_batches:
+    if step.loading.burst + burst.batches < step.loading.prefetched:
         return burst
-    chunks = min(step.burst, math.ceil(min(burst.seconds) / most_seconds))
-    step.batches_per_step = step.burst // chunks
-    calls = math.ceil(step.burst / step.batches_per_step)
+    chunks = min(step.loading.burst, math.ceil(min(burst.seconds) / most_seconds))
+    step.batches_per_step = step.loading.burst // chunks
+    calls = math.ceil(step.loading.burst / step.batches_per_step)
     seconds = [timed(step, clock) for _ in range(calls)]
     used = burst.batches + calls * step.batches_per_step
     if max(seconds) <= MOST_UNLIKE * median(seconds):
         return Calibrated(seconds, used)
-    step.batches_per_step = step.burst
+    step.batches_per_step = step.loading.burst
     return Calibrated(burst.seconds, used)
 
 
@@ -265,11 +265,11 @@ def warm_up(
     round; it counts as dropped.
     """
     seconds = list(before)
-    waiting = max(0, step.prefetched_batches - used)
+    waiting = max(0, step.loading.prefetched - used)
     prepared = len(seconds) + math.ceil(waiting / step.batches_per_step)
     earlier = [] if first is None else [first]
     # One value shows no trend.
-    least = max(max(2, step.dropped) - len(earlier), prepared)
+    least = max(max(2, step.rounds.dropped) - len(earlier), prepared)
     while True:
         enough = len(seconds) >= least
         if enough and not still_falling([*earlier, *seconds]):
@@ -279,12 +279,6 @@ def warm_up(
         if len(seconds) >= max(1, prepared) and math.fsum(seconds) >= most_seconds:
             return Dropped(seconds, "budget")
         seconds.append(timed_call(step, clock))
-
-
-def canary_of(step: Step) -> Optional[Callable[[], None]]:
-    """Make a step's canary, if it has one."""
-    make = step.reference.canary
-    return None if make is None else make()
 
 
 def canary_times(canary: Optional[Callable[[], None]], clock: Clock, count: int) -> List[float]:

@@ -240,9 +240,9 @@ class ServedMeter(Meter):
 
 def why_unfit(step: Step) -> str:
     """Return why a step cannot take turns with another process; '' if it can."""
-    if step.prefetched_batches:
+    if step.loading.prefetched:
         return "its input is loaded in the background, also while the other side is timed"
-    if step.most_rounds is not None:
+    if step.rounds.most is not None:
         return "its work ends after a number of rounds"
     if step.clock is not None and step.timed_share == 1:
         return "it takes its times itself"

@@ -14,6 +14,7 @@ from ipubench.bench_kernels.bench_gru import Gru
 from ipubench.bench_kernels.bench_lstm import Lstm
 from ipubench.bench_kernels.bench_lstm_multi import LstmMulti
 from ipubench.bench_kernels.bench_rnn import Rnn
+from ipubench.fixtures.runtimes.step import ask
 from tests.support.kernel_reference import loss_of, output_of
 from tests.support.kernels import (
     batches_of,
@@ -278,5 +279,5 @@ def test_one_more_convolution_adds_one_convolution() -> None:
 def test_weight_traffic_is_that_of_the_layer() -> None:
     """A matrix and a bias; training also writes them."""
     weights = 16 * 16 + 16
-    assert built(Dense(size=16)).weight_traffic() == 4 * weights
-    assert built(Dense(size=16, mode="training")).weight_traffic() == 2 * 4 * weights
+    assert ask(built(Dense(size=16)).work.weight_traffic) == 4 * weights
+    assert ask(built(Dense(size=16, mode="training")).work.weight_traffic) == 2 * 4 * weights

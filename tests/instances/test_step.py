@@ -11,6 +11,7 @@ import pytest
 from ipubench.fixtures.data.feeds import ArrayFeed
 from ipubench.fixtures.instances.plan import Launcher, Plan
 from ipubench.fixtures.instances.step import InstancesStep
+from ipubench.fixtures.runtimes.step import Loading, RoundRules, ask
 from ipubench.plugins.measure.meter import in_items
 from tests.support.fake_device import FakeDevice
 from tests.support.fake_runtime import FakeStep
@@ -42,6 +43,7 @@ def step_of(members: Any, one_job: bool = False, hosts: Tuple[str, ...] = ()) ->
     plan = Plan(Launcher("processes", (), hosts), 2, ((0,), (1,)), 2, one_job=one_job)
     one = FakeStep(FakeDevice(0), ArrayFeed("synthetic", ()), 0.1)
     one.counted_processes = 3
+    one.rounds = RoundRules(most=lambda: 9)
     return InstancesStep(one, plan, members)
 
 
@@ -70,10 +72,12 @@ def facts(host: str, **more: Any) -> Dict[str, Any]:
     return {
         "host": host,
         "cores": [0],
-        "prefetched_batches": 8,
+        "prefetched": 8,
         "burst": 4,
+        "halves": False,
         "describe": {"engine": "fake"},
         "flops_per_item": 5.0,
+        "flops_per_batch": 6.0,
         "weight_traffic": 7.0,
         **more,
     }
@@ -82,17 +86,18 @@ def facts(host: str, **more: Any) -> Dict[str, Any]:
 def test_instances_are_asked_for_facts_once_after_compiling() -> None:
     members = Members(compile=2 * [{"compiled": True, "hit": None}], facts=[facts("a"), facts("b")])
     step = step_of(members, hosts=("a", "b"))
-    assert (step.prefetched_batches, step.burst, members.orders) == (0, 1, [])
+    assert (step.loading, members.orders) == (Loading(), [])
     step.compile()
-    assert (step.prefetched_batches, step.burst) == (8, 4)
+    assert step.loading == Loading(8, 4)
     # Each reads its own weights.
-    assert (step.flops_per_item(), step.weight_traffic()) == (5.0, 2 * 7.0)
+    assert (ask(step.work.flops_per_item), ask(step.work.flops_per_batch)) == (5.0, 2 * 6.0)
+    assert ask(step.work.weight_traffic) == 2 * 7.0
     described = step.describe()
     assert described["engine"] == "fake"
     assert [place["host"] for place in described["instances"]["places"]] == ["a", "b"]
     assert [name for name, _ in members.orders] == ["compile", "facts"]
     untold = step_of(Members(facts=2 * [facts("a", weight_traffic=None)]))
-    assert untold.weight_traffic() is None
+    assert ask(untold.work.weight_traffic) is None
 
 
 def test_values_of_all_instances_are_joined_and_the_first_limits_rounds() -> None:
@@ -104,26 +109,26 @@ def test_values_of_all_instances_are_joined_and_the_first_limits_rounds() -> Non
     )
     step = step_of(members)
     assert step.latencies() == [1.0, 3.0, 2.0, 4.0]
-    assert (step.device_memory(), step.host_memory(), step.most_rounds) == (30, 300, 5)
+    assert (step.device_memory(), step.host_memory(), ask(step.rounds.most)) == (30, 300, 5)
     # The items are those of the job, not of each instance.
     assert (step.counted_processes, step_of(members, one_job=True).counted_processes) == (2 * 3, 1)
-    members.idle = False
-    step._step.most_rounds = 9
-    assert step.most_rounds == 9
     without = step_of(Members(latencies=[[1.0], None], device_memory=[10, None]))
     assert without.latencies() is None and without.device_memory() is None
 
 
 def test_all_instances_run_each_half_of_a_step() -> None:
-    members = Members(parts=[(3.0, 4.0), (9.0, 9.0)])
-    halves = step_of(members).loader_and_model()
+    compiled = {"compiled": True, "hit": None}
+    with_workers = [facts("a", halves=True), facts("b", halves=True)]
+    members = Members(parts=[(3.0, 4.0), (9.0, 9.0)], compile=2 * [compiled], facts=with_workers)
+    step = step_of(members)
+    step.compile()
+    halves = ask(step.loading.halves)
     assert halves is not None and [half.amount for half in halves] == [3.0, 4.0]
     members.orders.clear()
     for half in halves:
         half.prepare()
         half.run()
     assert members.orders == [("prepare_part", 0), ("part", 0), ("prepare_part", 1), ("part", 1)]
-    assert step_of(Members()).loader_and_model() is None
 
 
 def test_each_instance_has_the_rate_of_its_calls_without_the_first() -> None:
@@ -131,7 +136,7 @@ def test_each_instance_has_the_rate_of_its_calls_without_the_first() -> None:
         facts=[facts("a"), facts("b")], data=[{"part": "1"}, {"part": "2"}], counters=[{"c": 1}, {}]
     )
     step = step_of(members)
-    assert step.dropped == 1
+    assert step.rounds.dropped == 1
     for batches, seconds in ((4, [2.0, 0.0]), (8, [8.0, 1.0]), (8, [4.0, 2.0]), (8, [2.0, 0.0])):
         step.batches_per_step = batches
         members.answers["run"] = seconds

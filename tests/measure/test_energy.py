@@ -8,8 +8,9 @@ from typing import Any, List, Tuple
 import pytest
 
 from ipubench.fixtures.data.feeds import ArrayFeed
+from ipubench.fixtures.runtimes.step import ask
 from ipubench.plugins.measure.energy import EnergyWindow
-from ipubench.plugins.measure.rounds import Limits, Rounds, canary_of
+from ipubench.plugins.measure.rounds import Limits, Rounds
 from ipubench.plugins.measure.served import RoundsOnCommand
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
 from tests.support.fake_device import FakeCounter, FakeDevice
@@ -41,7 +42,7 @@ def a_step(batch_seconds: float = 0.1) -> Tuple[FakeStep, EnergyWindow]:
 
 def test_the_window_is_from_the_first_round_to_the_last() -> None:
     step, window = a_step()
-    run(Rounds(Limits(steps=4), step.device.clock, canary_of(step), energy=window), step)
+    run(Rounds(Limits(steps=4), step.device.clock, ask(step.reference.canary), energy=window), step)
     found = window.describe(step, 8.0)
     assert found is not None and found.unknown == ""
     assert found.seconds == pytest.approx(0.4 + 3 * 0.001)  # the canaries between

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional
 import pytest
 
 from ipubench.fixtures.data.feeds import ArrayFeed
-from ipubench.fixtures.runtimes.step import Work
+from ipubench.fixtures.runtimes.step import Loading, RoundRules, Work, ask
 from ipubench.plugins.measure.latency_and_input import (
     describe_input,
     describe_latency,
@@ -54,8 +54,8 @@ def test_values_of_disturbed_rounds_do_not_count(step: Reporting) -> None:
     [
         ({}, False, ONE_BATCH, 20.0, 26),
         ({}, True, OVER_BATCHES, 40.0, 3),
-        ({"calibrated": False}, False, OVER_BATCHES, 40.0, 3),
-        ({"prefetched_batches": 2}, False, OVER_BATCHES, 40.0, 3),
+        ({"rounds": RoundRules(calibrated=False)}, False, OVER_BATCHES, 40.0, 3),
+        ({"loading": Loading(2)}, False, OVER_BATCHES, 40.0, 3),
     ],
 )
 def test_batches_are_timed_alone_if_a_call_can_run_one(
@@ -96,10 +96,10 @@ def test_the_slower_of_loader_and_model_limits(loading: float, limit: str) -> No
 
 @pytest.mark.parametrize(("slow_runs", "model"), [(1, 400.0), (100, None)])
 def test_a_part_that_is_slower_alone_than_together_is_measured_again(
-    monkeypatch: pytest.MonkeyPatch, slow_runs: int, model: Optional[float]
+    slow_runs: int, model: Optional[float]
 ) -> None:
     step = FakeStep(FakeDevice(0), ArrayFeed("real", ()), 0.02, loader_seconds=0.01)
-    parts = step.loader_and_model()
+    parts = ask(step.loading.halves)
     assert parts is not None
     slow = iter([1.0] * slow_runs)
 
@@ -108,7 +108,7 @@ def test_a_part_that_is_slower_alone_than_together_is_measured_again(
         parts[1].run()
 
     slowed = (parts[0], Work(run, parts[1].amount))
-    monkeypatch.setattr(step, "loader_and_model", lambda: slowed)
+    step.loading = Loading(halves=lambda: slowed)
     found = describe_input(step, 8, "images/s", step.device.clock, 390.0)
     assert model == (None if found is None else pytest.approx(found.model))
 

@@ -11,7 +11,7 @@ import pytest
 from ipubench.fixtures.data.feeds import ArrayFeed
 from ipubench.fixtures.instances.plan import Launcher, Plan
 from ipubench.fixtures.instances.step import InstancesStep
-from ipubench.fixtures.runtimes.step import ReferenceJobs, Work
+from ipubench.fixtures.runtimes.step import BatchWork, ReferenceJobs, Work
 from ipubench.plugins.measure.disturbance import Disturbance
 from ipubench.plugins.measure.peaks import TRIES, Peaks, describe_compute
 from tests.support.fake_device import TAKEN_VARIABLE, FakeDevice
@@ -114,7 +114,7 @@ def test_a_peak_below_the_rate_of_a_case_is_measured_again(exact: bool) -> None:
     device, seconds = FakeDevice(0), iter([1.0, 1.0])
 
     step = FakeStep(device, ArrayFeed("synthetic", ()), 0.1)
-    step.exact_flops = exact
+    step.work = BatchWork(exact)
     step.reference = ReferenceJobs(
         peak=lambda: Work(lambda: device.clock.advance(next(seconds, 0.5)), 10.0)
     )
@@ -124,13 +124,8 @@ def test_a_peak_below_the_rate_of_a_case_is_measured_again(exact: bool) -> None:
 
 @pytest.mark.parametrize(("exact", "implausible"), [(True, True), (False, False)])
 def test_work_with_shortcuts_may_exceed_the_peak(exact: bool, implausible: bool) -> None:
-    class Counted(FakeStep):
-        exact_flops = exact
-
-        def weight_traffic(self) -> float:
-            return 400.0
-
-    step = Counted(FakeDevice(0), ArrayFeed("synthetic", ()), 0.1, peak=10.0)
+    step = FakeStep(FakeDevice(0), ArrayFeed("synthetic", ()), 0.1, peak=10.0)
+    step.work = BatchWork(exact, weight_traffic=lambda: 400.0)
     peaks = Peaks(None, "cpu/x", step.device.clock)
     facts, found = describe_compute(peaks, step, 20.0, 1.0, 8.0)
     assert found is implausible

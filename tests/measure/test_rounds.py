@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.feeds import ArrayFeed
-from ipubench.fixtures.runtimes.step import Work
+from ipubench.fixtures.runtimes.step import Loading, RoundRules, Work, ask
 from ipubench.plugins.measure import rounds as measure
-from ipubench.plugins.measure.rounds import Limits, Rounds, canary_of, stop_reason
+from ipubench.plugins.measure.rounds import Limits, Rounds, stop_reason
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
 from tests.support.fake_device import FakeDevice
 from tests.support.fake_runtime import FakeStep
@@ -60,7 +60,7 @@ def test_calibration_grows_and_repeats_calls_that_may_have_been_disturbed(
 @given(st.floats(1e-5, 1), st.integers(2, 32))
 def test_calibration_keeps_whole_bursts(batch_seconds: float, burst: int) -> None:
     step = fake_step(batch_seconds)
-    step.burst = burst
+    step.loading = Loading(burst=burst)
     measure.calibrate(step, step.device.clock)
     assert step.batches_per_step % burst == 0
     assert all(batches >= burst for batches in step.batches)
@@ -69,11 +69,9 @@ def test_calibration_keeps_whole_bursts(batch_seconds: float, burst: int) -> Non
 class Burst(FakeStep):
     """Sixteen batches that arrive together: all are ready, or the first one waits for all."""
 
-    burst = 16
-    prefetched_batches = 32
-
     def __init__(self, waits: bool, seconds: float) -> None:
         super().__init__(FakeDevice(0), ArrayFeed("real", ()), 0.0)
+        self.loading, self.burst = Loading(32, 16), 16
         self.waits, self.whole, self.ready = waits, seconds, 0
 
     def __call__(self) -> None:
@@ -127,7 +125,7 @@ def test_a_first_call_as_long_as_a_round_is_dropped(
     first: Optional[float], dropped: int, rounds: int
 ) -> None:
     step = fake_step(0.1)
-    step.dropped = dropped
+    step.rounds = RoundRules(dropped)
     found = measure.warm_up(step, step.device.clock, first=first)
     assert found.seconds == pytest.approx([0.1] * rounds)
     assert found.ended_by == "steady"
@@ -164,7 +162,7 @@ def test_warm_up_exceeds_its_share_by_at_most_one_round(
     batch_seconds: float, most_seconds: float, prefetched: int, dropped: int
 ) -> None:
     step = fake_step(batch_seconds)
-    step.dropped, step.prefetched_batches = dropped, prefetched
+    step.rounds, step.loading = RoundRules(dropped), Loading(prefetched)
     found = measure.warm_up(step, step.device.clock, most_seconds).seconds
     assert found
     assert math.fsum(found) <= max(most_seconds + batch_seconds, prefetched * batch_seconds) + 1e-6
@@ -172,7 +170,7 @@ def test_warm_up_exceeds_its_share_by_at_most_one_round(
 
 def test_warm_up_uses_up_what_workers_prepared() -> None:
     step = fake_step(0.1)
-    step.prefetched_batches = 10
+    step.loading = Loading(10)
     step.batches_per_step = 4
     assert len(measure.warm_up(step, step.device.clock).seconds) == 3
     assert len(measure.warm_up(step, step.device.clock, most_seconds=0.1).seconds) == 3
@@ -244,7 +242,7 @@ def test_the_first_calls_double_until_the_next_would_take_too_long() -> None:
 
 def test_a_canary_is_timed_before_each_round_and_not_after_the_last() -> None:
     step = fake_step(0.1)
-    rounds = Rounds(Limits(steps=3), step.device.clock, canary_of(step))
+    rounds = Rounds(Limits(steps=3), step.device.clock, ask(step.reference.canary))
     seconds: List[float] = []
     with pytest.raises(EnoughRounds):
         while True:

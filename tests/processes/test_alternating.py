@@ -11,7 +11,7 @@ from ipubench.fixtures.case.cases import case_key
 from ipubench.fixtures.data.feeds import ArrayFeed
 from ipubench.fixtures.instances.protocol import ALTERNATING
 from ipubench.fixtures.machine.contention import Contention, Reading
-from ipubench.fixtures.runtimes.step import OwnClock
+from ipubench.fixtures.runtimes.step import Loading, OwnClock, RoundRules
 from ipubench.plugins.gate.rounds import AdjacentRounds
 from ipubench.plugins.measure.served import why_unfit
 from ipubench.plugins.processes.pair import Contended, why_not_alternating
@@ -87,10 +87,10 @@ def test_a_case_that_cannot_alternate_has_a_reason(
 @pytest.mark.parametrize(
     ("fact", "value", "why"),
     [
-        ("most_rounds", None, ""),
-        ("prefetched_batches", 4, "its input"),
+        ("clock", None, ""),
+        ("loading", Loading(4), "its input"),
         ("clock", OwnClock(float), "its times"),
-        ("most_rounds", 9, "its work ends"),
+        ("rounds", RoundRules(most=lambda: 9), "its work ends"),
     ],
 )
 def test_a_step_that_cannot_alternate_has_a_reason(fact: str, value: Any, why: str) -> None:

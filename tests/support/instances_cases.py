@@ -22,7 +22,7 @@ from ipubench.fixtures.instances.plan import rank
 from ipubench.fixtures.instances.protocol import LAUNCHER_VARIABLE
 from ipubench.fixtures.poplar.options import ENGINE_OPTIONS
 from ipubench.fixtures.runtimes.model_cache import ModelCache
-from ipubench.fixtures.runtimes.step import ReferenceJobs, Step
+from ipubench.fixtures.runtimes.step import BatchWork, ReferenceJobs, Step
 
 TROUBLES = ("none", "error", "raise", "kill", "late_error")
 
@@ -43,6 +43,7 @@ class HashStep(Step):
     """Hashes; records when each call began and ended, on the clock that all processes share."""
 
     reference = ReferenceJobs(lambda: lambda: None)
+    work = BatchWork(flops_per_item=lambda: 2.0, weight_traffic=lambda: 12.0)
     latency_source = "the hash"
     not_compiled = "none"
 
@@ -96,12 +97,6 @@ class HashStep(Step):
 
     def latencies(self) -> Optional[List[float]]:
         return [end - start for start, end in self.notes["calls"]]
-
-    def weight_traffic(self) -> float:
-        return 12.0
-
-    def flops_per_item(self) -> float:
-        return 2.0
 
     def close(self) -> None:
         folder = os.environ.get("TOGETHER")

@@ -18,6 +18,7 @@ from ipubench.fixtures.data.images.feed import GPU, ImageFeed, find_images
 from ipubench.fixtures.data.images.loader import image_batches
 from ipubench.fixtures.data.images.preprocess import load_image
 from ipubench.fixtures.data.images.samples import sample_pixels
+from ipubench.fixtures.runtimes.step import ask
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -220,15 +221,15 @@ def test_a_case_on_a_gpu_uses_the_decoder_if_there_is_one(
     step.build()
     try:
         step()
-        halves = step.loader_and_model()
+        halves = ask(step.loading.halves)
         assert halves is not None
         halves[0].run()
         halves[1].run()
     finally:
         step.close()
     assert seen[0].device.type == (kind if by_gpu else "cpu")
-    assert step.burst == 2
-    assert step.prefetched_batches == (4 + 2 * on_gpu.AHEAD if by_gpu else 4)
+    assert step.loading.burst == 2
+    assert step.loading.prefetched == (4 + 2 * on_gpu.AHEAD if by_gpu else 4)
     assert step.counters() == ({"decoded_on_host": 2} if by_gpu else {})
 
 

@@ -16,6 +16,7 @@ from ipubench.bench_kernels.bench_popart_lstm import PopartLstm, lstm
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.cuda import CudaDevice
 from ipubench.fixtures.runtimes.onnx.engine import RING
+from ipubench.fixtures.runtimes.step import ask
 from ipubench.plugins.compare.operations import operations_in
 from tests.support.onnx_weights import weights_of
 from tests.support.popart_graphs import (
@@ -114,7 +115,9 @@ def test_outputs_and_losses_in_bfloat16_are_near(popart: Any, config: Any, mode:
     config = dataclasses.replace(config, mode=mode, engine="torch")
     step = ready(popart, config)
     assert step.describe()["precision"] == "bfloat16"
-    assert step.weight_traffic() == 2 * sum(one.size for one in first_weights(config).values())
+    assert ask(step.work.weight_traffic) == 2 * sum(
+        one.size for one in first_weights(config).values()
+    )
     wanted = expected(config, first_weights(config), first_batch(step))
     for name, value in step.engine.results().items():
         np.testing.assert_allclose(value, wanted[name], rtol=BFLOAT16, atol=BFLOAT16)
@@ -300,7 +303,7 @@ def test_peak_work_has_the_type_that_computes(popart: Any, monkeypatch: pytest.M
     for work, amount in ((step.reference.peak(), 2 * 256**3), (step.reference.copy(), 2 << 20)):
         work.run()
         assert work.amount == amount
-    assert step.exact_flops is True
+    assert step.work.exact is True
     assert step.device_memory() is None
     step.close()
 
@@ -374,7 +377,7 @@ def test_a_gpu_computes_in_float16_by_pytorch(popart: Any, mode: str) -> None:
     config = PopartLstm(mode=mode)
     step = host.loop(lambda dtype: lstm(config, dtype), config, config.feed(DATA))
     assert step.describe() == {"precision": "float16", "engine": "torch"}
-    assert step.exact_flops is False
+    assert step.work.exact is False
     assert PopartLstm(engine="onnxruntime").needs_cpu and not config.needs_cpu
 
 
@@ -382,6 +385,6 @@ def test_weight_traffic_is_that_of_the_graph(popart: Any) -> None:
     """An LSTM without biases has [4H, F] and [4H, H]; training also writes them."""
     config = PopartLstm(batch_size=3, timesteps=5, hidden_size=8, precision="32.32")
     size = 4 * (4 * 8 * 8 * 2)
-    assert ready(popart, config).weight_traffic() == size
+    assert ask(ready(popart, config).work.weight_traffic) == size
     training = dataclasses.replace(config, mode="training")
-    assert ready(popart, training).weight_traffic() == 2 * size
+    assert ask(ready(popart, training).work.weight_traffic) == 2 * size

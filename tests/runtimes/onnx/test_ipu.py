@@ -360,7 +360,7 @@ def test_the_record_describes_the_execution() -> None:
             "convolution_options": {"a": "b"},
         },
     }
-    assert (made.dropped, made.calibrated, made.batches_per_step) == (1, False, 3)
+    assert (made.rounds.dropped, made.rounds.calibrated, made.batches_per_step) == (1, False, 3)
     assert made.reference == ReferenceJobs()
 
 

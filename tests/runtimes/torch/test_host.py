@@ -22,7 +22,7 @@ from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.cuda import CudaDevice
 from ipubench.fixtures.machine.processor import read_topology
 from ipubench.fixtures.runtimes import shared
-from ipubench.fixtures.runtimes.step import Work
+from ipubench.fixtures.runtimes.step import Work, ask
 from tests.support.threads import torch_on_one_thread
 
 pytestmark = pytest.mark.framework
@@ -188,9 +188,8 @@ def test_real_images_reach_the_network_and_a_step_has_two_halves(
     config = dataclasses.replace(SMALL, data="real")
     images = feed(config, folder=find_images(tmp_path), workers=1)
     step = ready(host, config, images)
-    assert step.loader_and_model() is None  # nothing is read before the first call
     try:
-        assert step.prefetched_batches > 0
+        assert step.loading.prefetched > 0
         step()
         expected = [load_image(str(tmp_path / f"{index}.jpg"), 224) for index in (0, 2)]
         with torch.inference_mode():
@@ -207,9 +206,9 @@ def test_real_images_reach_the_network_and_a_step_has_two_halves(
                 return next(batches)
 
         step._batches = Counting()
-        loading, computing = step.loader_and_model()
+        loading, computing = step.loading.halves()
         # A task has 16 images: eight batches of two.
-        assert (loading.amount, computing.amount, step.burst) == (8.0, 1.0, 8)
+        assert (loading.amount, computing.amount, step.loading.burst) == (8.0, 1.0, 8)
         del taken[:]
         computing.run()
         assert not taken
@@ -222,9 +221,9 @@ def test_real_images_reach_the_network_and_a_step_has_two_halves(
 def test_the_flop_of_a_network_are_the_published_ones(host: Any) -> None:
     """1.81 billion multiply-adds: torchvision's 1.814 GFLOPS counts one per multiply-add."""
     step = ready(host, SMALL, feed(SMALL))
-    assert step.flops_per_item() == pytest.approx(2 * 1.814e9, rel=0.001)
+    assert ask(step.work.flops_per_item) == pytest.approx(2 * 1.814e9, rel=0.001)
     size = 4 if step.describe()["precision"] == "float32" else 2
-    assert step.weight_traffic() == size * 11_689_512
+    assert ask(step.work.weight_traffic) == size * 11_689_512
 
 
 def test_the_gpu_memory_of_a_case_excludes_the_meters_own_work(

@@ -403,7 +403,7 @@ def test_real_images_fill_every_device_iteration(poptorch: ModuleType, jpegs: Im
     cycle = [index % 5 for index in range(24)]
     assert uploaded == [cycle[:12], cycle[12:]]
     assert made.output.shape == (12, 1000)
-    assert made.prefetched_batches == 0
+    assert made.loading.prefetched == 0
     made.close()
 
 
@@ -472,7 +472,7 @@ def test_the_record_describes_the_execution(poptorch: ModuleType) -> None:
             "io_tiles": 0,
         },
     }
-    assert (made.dropped, made.calibrated, made.batches_per_step) == (2, False, 3)
+    assert (made.rounds.dropped, made.rounds.calibrated, made.batches_per_step) == (2, False, 3)
     assert made.reference == ReferenceJobs()
     assert made.device_memory() is None
 
@@ -532,7 +532,7 @@ def test_close_destroys_the_model_even_if_the_loader_fails(
     loader.prepare_loading = lambda feed: None  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "ipubench.fixtures.data.images.loader", loader)
     made = ready(dataclasses.replace(SMALL, data="real"))
-    assert made.prefetched_batches == 8
+    assert made.loading.prefetched == 8
     assert recorder.executors[0].isAttachedToDevice()
     with pytest.raises(OSError, match="disk"):
         made()

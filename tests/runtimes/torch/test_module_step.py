@@ -12,6 +12,7 @@ import pytest
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.ipu import IpuDevice
+from ipubench.fixtures.runtimes.step import ask
 from tests.doubles import poptorch as double
 
 pytestmark = pytest.mark.framework
@@ -72,11 +73,11 @@ def test_inference_is_the_modules_forward_pass(host: Any) -> None:
     module.eval()
     with torch.inference_mode():
         torch.testing.assert_close(step.result, module(values()))
-    assert step.flops_per_item() is None
-    assert step.flops_per_batch() == FORWARD
+    assert step.work.flops_per_item is None
+    assert ask(step.work.flops_per_batch) == FORWARD
     assert step.describe() == {"precision": "float32", "training": False, "engine": "eager"}
     size = sum(p.numel() for p in module.parameters())
-    assert step.weight_traffic() == 4 * size
+    assert ask(step.work.weight_traffic) == 4 * size
     module.train()
     step.close()
     assert module.training  # as it was
@@ -99,7 +100,8 @@ def test_a_training_step_is_pytorchs(host: Any) -> None:
     torch.testing.assert_close(dict(ours.named_parameters()), dict(theirs.named_parameters()))
     assert step.counters() == {"loss": pytest.approx(loss.item(), rel=1e-5)}
     # Backward has two products for each of forward, except for the first layer's input.
-    assert 2 * FORWARD < step.flops_per_batch() <= 3 * FORWARD
+    flops = ask(step.work.flops_per_batch)
+    assert flops is not None and 2 * FORWARD < flops <= 3 * FORWARD
     step.close()
 
 

@@ -22,6 +22,7 @@ from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.data.tfds import pipeline
 from ipubench.fixtures.data.tfds.find import PreparedSplit, find_prepared
 from ipubench.fixtures.devices.cpu import CpuDevice
+from ipubench.fixtures.runtimes.step import ask
 from ipubench.fixtures.runtimes.tensorflow.application import checkpoints
 from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 from ipubench.models.tensorflow.cnn.run import ForwardPass
@@ -152,7 +153,7 @@ def test_a_call_runs_the_updates_up_to_the_next_host_event(
     """Logs every 2 updates, checkpoints every 4; calls after the end of the run make neither."""
     config = small(checkpoint_output_dir=str(tmp_path), validation=False)
     step = step_of(config)
-    assert (step.calibrated, step.batches_per_step, step.most_rounds) == (False, 2, 4)
+    assert (step.rounds.calibrated, step.batches_per_step, ask(step.rounds.most)) == (False, 2, 4)
     assert step.program.updates == 0  # compiling runs nothing
     caplog.set_level(logging.INFO, "ipubench.training")
     step()
@@ -160,7 +161,7 @@ def test_a_call_runs_the_updates_up_to_the_next_host_event(
     facts = step.finish().facts
     step()  # after the end
     assert updates_in(caplog) == [2, 4, 6, 8]
-    assert step.most_rounds == 1
+    assert ask(step.rounds.most) == 1
     assert [found.updates for found in checkpoints.checkpoints(tmp_path)] == [4, 8]
     counters = step.counters()
     names = ("weight_updates", "log_lines", "checkpoints")
@@ -278,7 +279,7 @@ def test_a_folder_of_checkpoints_is_validated(dataset: Path, finished: Finished)
     folder, trained = finished.checkpoints, finished.validation
     config, data = real_run(str(dataset), training=False, checkpoint_input_dir=str(folder))
     step = step_of(config, data)
-    assert step.calibrated
+    assert step.rounds.calibrated
     assert step.describe()["weights"] == "a checkpoint"  # a later one may be compared with it
     # More than two passes: a measurement repeats the data.
     step.batches_per_step = 2 * step.feed.batches_per_epoch

@@ -222,7 +222,7 @@ def test_facts_for_the_meter(xla: str, tmp_path: Path, monkeypatch: pytest.Monke
     peak.run()
     copy.run()
     assert (peak.amount, copy.amount) == (4 * 2 * 256**3, 2 * 2**20)
-    assert step.dropped == 1
+    assert step.rounds.dropped == 1
     assert step.device_memory() is None
     step.save_graph(tmp_path)
     definition = host().tf.compat.v1.GraphDef()

@@ -15,6 +15,7 @@ import pytest
 from ipubench.bench_training.bench_cnn_tensorflow import HOST
 from ipubench.bench_training.training import Training
 from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.runtimes.step import ask
 from ipubench.fixtures.runtimes.tensorflow.host.step import ALONE_FLOP
 from ipubench.fixtures.runtimes.tensorflow.model import RING
 from ipubench.models.published import Stage
@@ -192,7 +193,7 @@ def test_flop_are_those_of_the_published_network() -> None:
     """ResNet-50: 4.09 G multiply-adds forward, three times that with the backward pass."""
     config = small(model_size="50", image_size=224, micro_batch_size=1, batch_norm=True)
     step = trained(config, own_network=True)
-    flops, traffic = step.flops_per_item(), step.weight_traffic()
+    flops, traffic = step.flops_per_item(), ask(step.work.weight_traffic)
     step.close()
     assert flops is not None
     # 25.6 million weights in float32, read and written.
@@ -227,7 +228,7 @@ def test_halves_are_the_loader_alone_and_the_updates_alone(records: Path) -> Non
     parts: Any = None
     amounts = []
     for step.batches_per_step in (10**9, 1, 3):
-        parts = step.loader_and_model()
+        parts = ask(step.loading.halves)
         amounts.append([part.amount for part in parts])
     most = ALONE_FLOP / (step.flops_per_item() * step.feed.batch_size * 2)
     assert most > 3  # the network is small
@@ -242,7 +243,7 @@ def test_halves_are_the_loader_alone_and_the_updates_alone(records: Path) -> Non
     labels = [step._input.take()[1].numpy().tolist() for _ in range(2 * RING)]
     assert labels[:RING] == labels[RING:]  # for images that stay in memory
     step.close()
-    assert trained(small()).loader_and_model() is None
+    assert trained(small()).loading.halves is None
 
 
 # Every kind of layer and block, but fewer of them: tracing hundreds of layers takes half a minute.

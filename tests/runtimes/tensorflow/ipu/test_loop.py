@@ -383,7 +383,7 @@ def test_the_record_describes_the_execution(
             "flags": "--max_infeed_threads=2",
         },
     }
-    assert (made.calibrated, made.dropped) == (False, 1)
+    assert (made.rounds.calibrated, made.rounds.dropped) == (False, 1)
     assert made.reference == ReferenceJobs() and made.latencies() is None
     made.build()
     assert made.compile() is True
