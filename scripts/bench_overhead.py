@@ -76,6 +76,9 @@ class Prepared(Step):
         facts: Dict[str, Any] = self.step.describe()
         return facts
 
+    def close(self) -> None:
+        """Do nothing: the step stays open."""
+
 
 def bare_rate(
     run: Callable[[int], object], canary: Callable[[], None], items: float, seconds: float

@@ -206,10 +206,10 @@ def facts_of(step: Any, items: float) -> List[str]:
         "items": items,
         "describe": step.describe(),
         "feed": step.feed.describe(),
-        "counters": sorted(step.counters()),
+        "counters": sorted(ask(step.counters) or {}),
         "flops": ask(step.work.flops_per_item),
         "traffic": ask(step.work.weight_traffic),
-        "lengths": step.lengths(),
+        "lengths": [step.batches_per_step] if step.lengths is None else step.lengths(),
     }
     return [f"{name}: {json_text(value)}" for name, value in facts.items()]
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.runtimes.call import OWN, CallStep
-from ipubench.fixtures.runtimes.step import Step
+from ipubench.fixtures.runtimes.step import Step, ask
 from ipubench.fixtures.runtimes.surrounded import SurroundedCoroutine
 from ipubench.plugins.count import launch
 from ipubench.plugins.count.calls import (
@@ -70,7 +70,7 @@ class CountMeter(CallMeter):
                 step()
 
         def count() -> Counted:
-            if step.host_memory() is not None:
+            if ask(step.host_memory) is not None:
                 raise Uncountable("other processes do its work")
             if step.loading.prefetched:
                 raise Uncountable("its input is loaded in the background")
@@ -87,7 +87,7 @@ class CountMeter(CallMeter):
 
         self.phase("rounds", "counting")
         self._note(count)
-        step.finish()
+        ask(step.finish)
         self.close()
         pytest_benchmark_adapter.leave_out(self.benchmark)
 
@@ -142,7 +142,7 @@ class OnceMeter(CallMeter):
         if step.rounds.calibrated:
             step.batches_per_step = 1
         seconds = timed_call(step, self.device.clock)
-        step.finish()
+        ask(step.finish)
         effective, data = step.describe(), step.feed.describe()
         self.close()
         self._record(seconds, facts, effective, data, built)

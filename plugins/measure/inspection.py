@@ -65,7 +65,24 @@ def save_graph(meter: StepMeter, step: Step) -> None:
     root = options_of(meter.config).save_graph
     if root is not None:
         meter.phase("profile", "saving the graph")
-        step.save_graph(folder_of("--save-graph", root, meter.item))
+        write_graph(step, folder_of("--save-graph", root, meter.item))
+
+
+def write_graph(step: Step, folder: Path) -> None:
+    """Write a compiled step's graph into an existing folder. Raises CaseError if it has none."""
+    if step.save_graph is None:
+        raise CaseError(
+            f"--save-graph: {type(step).__name__} has no graph to save; only kernels do"
+        )
+    step.save_graph(folder)
+
+
+def profile(step: Step, folder: Path) -> None:
+    """Run a step once and write a trace into an existing folder, unless the device does."""
+    if step.profile is None:
+        step()
+    else:
+        step.profile(folder)
 
 
 class ProfileMeter(StepMeter):
@@ -86,7 +103,7 @@ class ProfileMeter(StepMeter):
                 step.batches_per_step = self.case.config.batches_per_step if given else 1
             step()
             self.phase("profile", "profiling")
-            step.profile(folder)
+            profile(step, folder)
             self.close()
         pytest_benchmark_adapter.leave_out(self.benchmark)
         lines = self.case_run.run.closing

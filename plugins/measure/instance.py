@@ -22,10 +22,10 @@ from ipubench.fixtures.instances.protocol import LEFT_OUT
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.pytest_fixtures import shared_of
 from ipubench.fixtures.runtimes.data_parallel import job_variables
-from ipubench.fixtures.runtimes.step import Step, Work, ask
+from ipubench.fixtures.runtimes.step import Finished, Step, Work, ask
 from ipubench.plugins.command_line.arguments import inspection_arguments
 from ipubench.plugins.measure.base import BatchFacts, CaseRun, StepMeter
-from ipubench.plugins.measure.inspection import device_reports, folder_of
+from ipubench.plugins.measure.inspection import device_reports, folder_of, profile, write_graph
 from ipubench.plugins.measure.rounds import timed_call
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.host_process import PeakMemory
@@ -135,29 +135,33 @@ class InstanceMeter(StepMeter):
             halves[:] = ask(step.loading.halves) or ()
             return [half.amount for half in halves]
 
+        def prepare_rounds(_: Any) -> None:
+            if step.prepare_rounds is not None:
+                step.prepare_rounds(lambda text: None)
+
         def save_graph(folder: Optional[str]) -> None:
             if folder is not None:
-                step.save_graph(Path(folder))
+                write_graph(step, Path(folder))
 
         return {
             "build": lambda _: step.build(),
             "compile": compile_,
             "note": note,
             "facts": facts,
-            "prepare_rounds": lambda _: step.prepare_rounds(lambda text: None),
+            "prepare_rounds": prepare_rounds,
             "run": run,
             "most_rounds": lambda _: ask(step.rounds.most),
-            "latencies": lambda _: step.latencies(),
+            "latencies": lambda _: ask(step.latencies),
             "parts": parts,
             "prepare_part": lambda number: halves[number].prepare(),
             "part": lambda number: halves[number].run(),
             "memory": lambda _: memory.read(),
-            "device_memory": lambda _: step.device_memory(),
-            "counters": lambda _: step.counters(),
-            "finish": lambda _: step.finish(),
+            "device_memory": lambda _: ask(step.device_memory),
+            "counters": lambda _: ask(step.counters) or {},
+            "finish": lambda _: ask(step.finish) or Finished({}),
             "data": lambda _: step.feed.describe(),
             "save_graph": save_graph,
-            "profile": lambda folder: step.profile(Path(folder)),
+            "profile": lambda folder: profile(step, Path(folder)),
             "close": lambda _: self.close(),
         }
 

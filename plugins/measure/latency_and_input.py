@@ -39,7 +39,7 @@ def describe_latency(
     number of values that the step reported before them. ``from_throughput``: compute the latency
     as time over batches, instead of measuring it separately.
     """
-    reported = None if from_throughput else step.latencies()
+    reported = None if from_throughput else ask(step.latencies)
     if reported:
         return latency(of_rounds(reported[warmed_up:], kept), step.latency_source)
     seconds = of_rounds(seconds, kept)

@@ -18,7 +18,7 @@ from ipubench.fixtures.case.cases import effective_options
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.frames import left_out
 from ipubench.fixtures.runtimes.call import CallStep
-from ipubench.fixtures.runtimes.step import Step, ask
+from ipubench.fixtures.runtimes.step import Finished, Step, ask
 from ipubench.plugins.measure.base import BatchFacts, Built, CaseRun, FirstFacts, StepMeter
 from ipubench.plugins.measure.disturbance import Disturbance, is_enough
 from ipubench.plugins.measure.energy import EnergyWindow
@@ -112,7 +112,7 @@ class Meter(StepMeter):
 
     def _record(self, record: Record, step: Step) -> None:
         """Write the record of the case."""
-        self.case_run.finish(record, step.release)
+        self.case_run.finish(record, step.release or (lambda: None))
 
     def _warm_up(self, step: Step, facts: BatchFacts) -> WarmUp:
         """Calibrate and warm up."""
@@ -139,7 +139,8 @@ class Meter(StepMeter):
             used += found.batches
             earlier = last if step.batches_per_step == length else None
             dropped = warm_up(step, clock, most, found.seconds, used, earlier)
-        return WarmUp(first, dropped, canaries, len(step.latencies() or ()), shortened)
+        reported = ask(step.latencies) or []
+        return WarmUp(first, dropped, canaries, len(reported), shortened)
 
     def _was_a_round(self, step: Step, facts: BatchFacts, seconds: float) -> bool:
         """Return whether the work of the first call, not its preparations, took that long."""
@@ -150,12 +151,12 @@ class Meter(StepMeter):
     def on_built(self, step: Step) -> None:
         """Make a batch lighter if, at this machine's peak, it would take too long."""
         rate = usual_rate(self.peaks, step)
-        if rate is not None and self._adapts(step):
+        if step.lighten is not None and rate is not None and self._adapts(step):
             self._share = step.lighten(LONGEST_BATCH_SECONDS * rate)
 
     def _lengths(self, step: Step) -> List[int]:
         """Return the batches of each of the first calls; the last is a round's."""
-        if step.rounds.calibrated or not self._adapts(step):
+        if step.lengths is None or step.rounds.calibrated or not self._adapts(step):
             return [step.batches_per_step]
         return step.lengths()
 
@@ -209,7 +210,8 @@ class Meter(StepMeter):
     def _run(self, rounds: Rounds, step: Step) -> List[float]:
         """Run the rounds; return their seconds."""
         self.phase("prepare", "preparing the rounds")
-        step.prepare_rounds(self._show_line)
+        if step.prepare_rounds is not None:
+            step.prepare_rounds(self._show_line)
         self.phase("rounds", f"measuring ({self._budget:g} s at most)")
         if step.clock is not None:
             self._clock = step.clock.read
@@ -259,7 +261,7 @@ class Meter(StepMeter):
             )
         built = start.built
         memory_used = describe_memory(step, memory)
-        counters = in_items(step.counters(), items)
+        counters = in_items(ask(step.counters) or {}, items)
         finish = self._finished(step)
         contention = rounds.disturbance.describe(seconds, enough)
         if step.timed_share < 1:  # it is that of the untimed part as well
@@ -303,7 +305,7 @@ class Meter(StepMeter):
     def _finished(self, step: Step) -> Facts:
         """Let the step do its untimed work after the rounds; return the record's part about it."""
         self.phase("finish", "finishing")
-        finished = step.finish()
+        finished = ask(step.finish) or Finished({})
         self.case_run.run.closing += [f"{self.case.id}: {line}" for line in finished.lines]
         return finished.facts
 
@@ -334,6 +336,6 @@ def in_items(counters: Dict[str, Any], items: float) -> Dict[str, Any]:
 
 def describe_memory(step: Step, memory: host_process.PeakMemory) -> Memory:
     """Return the peak memory of the case so far, on the host and on its device."""
-    elsewhere = step.host_memory()
+    elsewhere = ask(step.host_memory)
     host = memory.read() if elsewhere is None else elsewhere
-    return Memory(host, memory.since, step.device_memory())
+    return Memory(host, memory.since, ask(step.device_memory))

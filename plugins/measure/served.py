@@ -34,7 +34,7 @@ from ipubench.fixtures.instances.instance import Instance
 from ipubench.fixtures.instances.protocol import LEFT_OUT
 from ipubench.fixtures.machine.contention import has_children, waited_seconds
 from ipubench.fixtures.machine.processor import running_on
-from ipubench.fixtures.runtimes.step import Step
+from ipubench.fixtures.runtimes.step import Finished, Step, ask
 from ipubench.plugins.measure.base import (
     BatchFacts,
     CaseRun,
@@ -231,7 +231,7 @@ class ServedMeter(Meter):
         return rounds
 
     def _finished(self, step: Step) -> Facts:
-        return step.finish().facts
+        return (ask(step.finish) or Finished({})).facts
 
     def _record(self, record: Record, step: Step) -> None:
         fail_where_implausible(record)

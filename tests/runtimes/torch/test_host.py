@@ -268,7 +268,7 @@ def test_the_gpu_memory_of_a_case_excludes_the_meters_own_work(
         assert step.reference.canary is not None
         step.reference.canary()()
         hold(running)
-        assert step.device_memory() == max(compiling, running)
+        assert ask(step.device_memory) == max(compiling, running)
         step.close()
         # The network stays for the case's other kinds of data, and part of it until the process
         # ends.
@@ -276,5 +276,5 @@ def test_the_gpu_memory_of_a_case_excludes_the_meters_own_work(
         network.compile = lambda: False
         other = ClassifierStep(gpu, network, ImageFeed("generated", batch_size=1))
         other.compile()
-        assert other.device_memory() == running
+        assert ask(other.device_memory) == running
         hold(40 - running)

@@ -474,7 +474,7 @@ def test_the_record_describes_the_execution(poptorch: ModuleType) -> None:
     }
     assert (made.rounds.dropped, made.rounds.calibrated, made.batches_per_step) == (2, False, 3)
     assert made.reference == ReferenceJobs()
-    assert made.device_memory() is None
+    assert made.device_memory is None
 
 
 # --- start and end ---------------------------------------------------------------------------
