@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ipubench.fixtures.case.options import CaseConfig, option
     from ipubench.fixtures.data.provider import Data
     from ipubench.fixtures.runtimes.public import Meter, PyTorch, TensorFlow
-    from ipubench.fixtures.runtimes.step import Step
+    from ipubench.fixtures.runtimes.step import ReferenceJobs, Step
     from ipubench.plugins.baseline.format import BaselineError
     from ipubench.plugins.report.load import load
 
@@ -37,6 +37,7 @@ __all__ = [
     "Data",
     "Meter",
     "PyTorch",
+    "ReferenceJobs",
     "Step",
     "Sweep",
     "TensorFlow",
@@ -56,6 +57,7 @@ _HOMES = {
     "Data": "fixtures.data.provider",
     "Meter": "fixtures.runtimes.public",
     "PyTorch": "fixtures.runtimes.public",
+    "ReferenceJobs": "fixtures.runtimes.step",
     "Step": "fixtures.runtimes.step",
     "TensorFlow": "fixtures.runtimes.public",
 }

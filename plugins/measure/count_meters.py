@@ -70,7 +70,7 @@ class CountMeter(CallMeter):
                 step()
 
         def count() -> Counted:
-            if ask(step.host_memory) is not None:
+            if step.host_memory is not None:
                 raise Uncountable("other processes do its work")
             if step.loading.prefetched:
                 raise Uncountable("its input is loaded in the background")

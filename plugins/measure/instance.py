@@ -112,7 +112,6 @@ class InstanceMeter(StepMeter):
             return {
                 "describe": step.describe(),
                 "flops_per_item": ask(step.work.flops_per_item),
-                "flops_per_batch": ask(step.work.flops_per_batch),
                 "weight_traffic": ask(step.work.weight_traffic),
                 "prefetched": step.loading.prefetched,
                 "burst": step.loading.burst,

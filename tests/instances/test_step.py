@@ -11,7 +11,7 @@ import pytest
 from ipubench.fixtures.data.feeds import ArrayFeed
 from ipubench.fixtures.instances.plan import Launcher, Plan
 from ipubench.fixtures.instances.step import InstancesStep
-from ipubench.fixtures.runtimes.step import Loading, RoundRules, ask
+from ipubench.fixtures.runtimes.step import BatchWork, Loading, RoundRules, ask
 from ipubench.plugins.measure.meter import in_items
 from tests.support.fake_device import FakeDevice
 from tests.support.fake_runtime import FakeStep
@@ -43,6 +43,7 @@ def step_of(members: Any, one_job: bool = False, hosts: Tuple[str, ...] = ()) ->
     plan = Plan(Launcher("processes", (), hosts), 2, ((0,), (1,)), 2, one_job=one_job)
     one = FakeStep(FakeDevice(0), ArrayFeed("synthetic", ()), 0.1)
     one.counted_processes = 3
+    one.work = BatchWork(flops_per_batch=lambda: 6.0)
     one.rounds = RoundRules(most=lambda: 9)
     return InstancesStep(one, plan, members)
 
@@ -77,7 +78,6 @@ def facts(host: str, **more: Any) -> Dict[str, Any]:
         "halves": False,
         "describe": {"engine": "fake"},
         "flops_per_item": 5.0,
-        "flops_per_batch": 6.0,
         "weight_traffic": 7.0,
         **more,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import weakref
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -216,6 +217,9 @@ def test_real_images_reach_the_network_and_a_step_has_two_halves(
         assert len(taken) == 8
     finally:
         step.close()
+    left = weakref.ref(step)
+    del step, loading, computing
+    assert left() is None  # without a garbage collection
 
 
 def test_the_flop_of_a_network_are_the_published_ones(host: Any) -> None:

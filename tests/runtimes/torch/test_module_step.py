@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,9 @@ def test_inference_is_the_modules_forward_pass(host: Any) -> None:
     module.train()
     step.close()
     assert module.training  # as it was
+    left = weakref.ref(step)
+    del step
+    assert left() is None  # without a garbage collection
 
 
 def test_a_training_step_is_pytorchs(host: Any) -> None:
