@@ -40,7 +40,6 @@ from ipubench.fixtures.case.values import type_name
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.data.sources import source
 from ipubench.fixtures.machine.files import write_atomically
-from ipubench.fixtures.runtimes.step import ask
 from ipubench.plugins.listing.describe import meaning
 from scripts.data_flow import data_flow
 from scripts.steps import bench_functions, families, step_of
@@ -191,8 +190,27 @@ def ipu_program(config: Any, function: Any) -> Tuple[List[str], Any]:
 
 def facts_of(step: Any, items: float) -> List[str]:
     """Return what a record has from a step that has not run, and what the meter reads of it."""
-    rounds, loading = step.rounds, step.loading
+    read = (read_by_meter if hasattr(step, "rounds") else read_of_one_object)(step)
     facts = {
+        **{name: read.pop(name) for name in list(read)[: -len(COUNTED)]},
+        "items": items,
+        "describe": step.describe(),
+        "feed": step.feed.describe(),
+        **read,
+    }
+    return [f"{name}: {json_text(value)}" for name, value in facts.items()]
+
+
+#: The last of what the meter reads.
+COUNTED = ("counters", "flops", "traffic", "lengths")
+
+
+def read_by_meter(step: Any) -> Dict[str, Any]:
+    """Return what the meter reads of a step."""
+    from ipubench.fixtures.runtimes.step import ask
+
+    rounds, loading = step.rounds, step.loading
+    return {
         "dropped": rounds.dropped,
         "batches_per_step": step.batches_per_step,
         "calibrated": rounds.calibrated,
@@ -203,15 +221,24 @@ def facts_of(step: Any, items: float) -> List[str]:
         "burst": loading.burst,
         "counted_processes": step.counted_processes,
         "not_compiled": step.not_compiled,
-        "items": items,
-        "describe": step.describe(),
-        "feed": step.feed.describe(),
         "counters": sorted(ask(step.counters) or {}),
         "flops": ask(step.work.flops_per_item),
         "traffic": ask(step.work.weight_traffic),
         "lengths": [step.batches_per_step] if step.lengths is None else step.lengths(),
     }
-    return [f"{name}: {json_text(value)}" for name, value in facts.items()]
+
+
+def read_of_one_object(step: Any) -> Dict[str, Any]:
+    """Return the same at a commit whose steps have all this as members, with ``--against``."""
+    names = (
+        *("dropped", "batches_per_step", "calibrated", "round_options", "most_rounds"),
+        *("exact_flops", "prefetched_batches", "burst", "counted_processes", "not_compiled"),
+    )
+    counted = (
+        *(sorted(step.counters()), step.flops_per_item()),
+        *(step.weight_traffic(), step.lengths()),
+    )
+    return {**{name: getattr(step, name) for name in names}, **dict(zip(COUNTED, counted))}
 
 
 def json_text(value: Any) -> str:
