@@ -8,7 +8,7 @@ from typing import Any, List, Tuple
 import pytest
 
 from ipubench.fixtures.data.feeds import ArrayFeed
-from ipubench.fixtures.runtimes.step import ask
+from ipubench.fixtures.runtimes.step import OwnClock, ask
 from ipubench.plugins.measure.energy import EnergyWindow
 from ipubench.plugins.measure.rounds import Limits, Rounds
 from ipubench.plugins.measure.served import RoundsOnCommand
@@ -71,14 +71,12 @@ def test_in_turns_the_other_process_uses_its_own_energy() -> None:
 
 
 @pytest.mark.parametrize("problem", ["short", "long", "still", "hosts", "setup"])
-def test_a_window_that_shows_no_energy_of_items_has_a_reason(
-    problem: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_window_that_shows_no_energy_of_items_has_a_reason(problem: str) -> None:
     step, window = a_step({"short": 0.002, "long": 300.0}.get(problem, 0.1))
     if problem == "still":
         window.counter = FakeCounter(step.device.clock, 0.0)
     if problem == "setup":
-        monkeypatch.setattr(step, "timed_share", lambda: 0.9)
+        step.clock = OwnClock(step.device.clock, lambda: 0.9)
     step.on_several_hosts = problem == "hosts"
     run(Rounds(Limits(steps=4), step.device.clock, None, energy=window), step)
     found = window.describe(step, 8.0)

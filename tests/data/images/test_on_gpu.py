@@ -18,7 +18,7 @@ from ipubench.fixtures.data.images.feed import GPU, ImageFeed, find_images
 from ipubench.fixtures.data.images.loader import image_batches
 from ipubench.fixtures.data.images.preprocess import load_image
 from ipubench.fixtures.data.images.samples import sample_pixels
-from ipubench.fixtures.runtimes.step import ask
+from ipubench.fixtures.runtimes.step import ReferenceJobs, ask
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -201,6 +201,7 @@ def test_a_case_on_a_gpu_uses_the_decoder_if_there_is_one(
     class Network:
         engine = SimpleNamespace(name="compile", uploads=True, candidates={})
         dtype = torch.float16
+        flops_per_image = weight_bytes = None
 
         def build(self) -> None:
             """Nothing to build."""
@@ -215,6 +216,8 @@ def test_a_case_on_a_gpu_uses_the_decoder_if_there_is_one(
         device=SimpleNamespace(on_cpu=False),
         accelerator=torch.cuda if kind == "cuda" else None,
         synchronise=lambda: None,
+        reference=lambda dtype: ReferenceJobs(),
+        device_memory=None,
     )
     network: Any = Network()
     step = ClassifierStep(host, network, feed)
@@ -225,11 +228,11 @@ def test_a_case_on_a_gpu_uses_the_decoder_if_there_is_one(
         assert halves is not None
         halves[0].run()
         halves[1].run()
+        assert step.loading.burst == 2
+        assert step.loading.prefetched == (4 + 2 * on_gpu.AHEAD if by_gpu else 4)
     finally:
         step.close()
     assert seen[0].device.type == (kind if by_gpu else "cpu")
-    assert step.loading.burst == 2
-    assert step.loading.prefetched == (4 + 2 * on_gpu.AHEAD if by_gpu else 4)
     assert step.counters() == ({"decoded_on_host": 2} if by_gpu else {})
 
 

@@ -262,7 +262,12 @@ def test_the_gpu_memory_of_a_case_excludes_the_meters_own_work(
             return False
 
         network: Any = SimpleNamespace(
-            build=lambda: None, compile=compile_, engine=None, dtype="float32"
+            build=lambda: None,
+            compile=compile_,
+            engine=None,
+            dtype="float32",
+            flops_per_image=None,
+            weight_bytes=None,
         )
         step = ClassifierStep(gpu, network, ImageFeed("synthetic", batch_size=1))
         step.build()
