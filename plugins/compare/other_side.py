@@ -15,7 +15,7 @@ from typing import List, Sequence
 import pytest
 
 from ipubench.fixtures import devices
-from ipubench.fixtures.case.errors import counted
+from ipubench.fixtures.case.errors import counted, some_of
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.lease import hold
@@ -171,5 +171,12 @@ def add_closing_lines(run: Run) -> None:
         cases = counted(count, "case")
         run.closing.append(
             f"{cases} measured in alternating processes, not in alternating rounds: {why}"
+        )
+    packages = against.environment.packages
+    modules = packages.modules if packages is not None and not run.results.resumed else ()
+    if modules and not any(name in sys.modules for name in modules):
+        run.gate_notes.append(
+            f"no test has imported {some_of(modules)} in this process: if no process that a test "
+            "starts does, both sides ran the same code"
         )
     run.closing.append(f"versions there and here: {against.description()}")

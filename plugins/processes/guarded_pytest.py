@@ -95,7 +95,7 @@ def _of_environment(inside: str) -> Tuple[str, ...]:
     return tuple(folder for folder in folders if folder.startswith(inside))
 
 
-def _worktree(folder: str) -> str:
+def worktree_of(folder: str) -> str:
     """Return the git worktree that contains a folder; else the folder."""
     above = os.path.realpath(folder)
     while not os.path.exists(os.path.join(above, ".git")):
@@ -115,7 +115,7 @@ class Redirect:
 
     def __init__(self, here: str, folder: str) -> None:
         self._inside = _within(here)
-        self._tree = _worktree(folder)
+        self._tree = worktree_of(folder)
         self._environment = _of_environment(self._inside)
 
     def path(self, path: str) -> str:
@@ -159,7 +159,7 @@ class Guard:
     """The plugin that ends the session if a module comes from the wrong folder."""
 
     def __init__(self, folder: str, here: str = "", names: Optional[List[str]] = None) -> None:
-        self._folder = _worktree(folder) if here else folder
+        self._folder = worktree_of(folder) if here else folder
         self._here = here
         self._names = names
 

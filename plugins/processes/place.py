@@ -26,7 +26,7 @@ from ipubench.fixtures.case.errors import CaseError, some_of
 from ipubench.fixtures.data.cache import code_folder
 from ipubench.fixtures.instances.protocol import ALTERNATING
 from ipubench.fixtures.machine.files import IMPORT_ROOT, user_path
-from ipubench.fixtures.machine.packages import site_folders
+from ipubench.fixtures.machine.packages import FOLDERS, distributions, site_folders, source
 from ipubench.plugins.command_line.arguments import LONG, MEASURING_OPTIONS
 from ipubench.plugins.processes import guarded_pytest, revision, versions
 from ipubench.plugins.processes.revision import AtEnd, Revision
@@ -64,6 +64,7 @@ print(json.dumps({
     "alternating": getattr(protocol, "ALTERNATING", 0),
     "counts": find_spec("ipubench.plugins.count") is not None,
     "modules": {name: file for name, file in files.items() if file},
+    "path": sys.path,
 }))
 """
 # Variables of this environment that would be wrong in another.
@@ -91,6 +92,8 @@ class Place:
     prefix: str = LONG
     #: Whether it can count instructions.
     counts: bool = True
+    #: The folders of its installed packages.
+    sites: Tuple[str, ...] = ()
 
     def variables(self, ours: Mapping[str, str]) -> Dict[str, str]:
         """Return the environment variables for its processes, given those of ours."""
@@ -218,7 +221,35 @@ def find_revision(
     if there.here is not None:
         folders.append(str(suite_folder()))
     unchecked = Place(os.path.abspath(interpreter), folders, revision=there)
-    return _examined(given, unchecked, there.root)
+    place = _examined(given, unchecked, there.root)
+    if setup is not None and there.here is not None:
+        refuse_another_copy(given, place, there.root, there.here)
+    return place
+
+
+def refuse_another_copy(given: str, place: Place, root: Path, here: Path) -> None:
+    """Refuse an environment whose copy of the project is not of the revision that made it.
+
+    A package that is installed after the project may replace it by a release.
+    """
+    there, tree = distributions(list(place.sites)), Path(guarded_pytest.worktree_of(str(root)))
+    for name, one in distributions(site_folders()).items():
+        if name not in there or not _is_in(here, source(one)):
+            continue
+        found, made_from = there[name], source(there[name])
+        other = not made_from or (_is_in(here, made_from) and not _is_in(tree, made_from))
+        modules = [module.replace(".", os.sep) for module in versions.modules_of(found)]
+        in_tree = all((root / n).is_dir() or (root / f"{n}.py").is_file() for n in modules)
+        if other and not in_tree:
+            raise pytest.UsageError(
+                f"--against={given}: there, --against-setup has installed {name} {found.version} "
+                f"from {made_from or 'an index'}, which is not the code of that revision; install "
+                "the project and all else in one command, as in pip install -e . pytest"
+            )
+
+
+def _is_in(folder: Path, path: str) -> bool:
+    return bool(path) and folder in (Path(path).resolve(), *Path(path).resolve().parents)
 
 
 def find_packages(given: str, root: Path) -> Place:
@@ -285,6 +316,7 @@ def _examined(given: str, unchecked: Place, root: Path) -> Place:
             alternating=int(found["alternating"]),
             counts=bool(found["counts"]),
             prefix=str(found["prefix"]),
+            sites=tuple(one for one in found["path"] if Path(one).name in FOLDERS),
         )
         modules: Dict[str, str] = found["modules"]
     except (ValueError, TypeError, KeyError):

@@ -119,10 +119,13 @@ def find_versions(given: str) -> Versions:
     except CaseError as error:
         raise pytest.UsageError(f"{option}: {error}") from None
     except (OSError, subprocess.SubprocessError) as error:
-        raise pytest.UsageError(f"{option}: no environment can be made: {error}") from None
+        raise pytest.UsageError(
+            f"{option}: no environment can be made below the cache directory: {error}; "
+            "IPUBENCH_CACHE_DIR names another one"
+        ) from None
     there = distributions([str(site)])
     named = [there[name] for name in {normalized(name) for name, _ in wanted} if name in there]
-    modules = sorted({name for one in named for name in _modules(one)})
+    modules = sorted({name for one in named for name in modules_of(one)})
     return Versions(str(_python(folder)), site, tuple(modules), tuple(_unfulfilled(site, here)))
 
 
@@ -194,7 +197,7 @@ def _run(command: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
     )
 
 
-def _modules(one: Distribution) -> List[str]:
+def modules_of(one: Distribution) -> List[str]:
     """Return the names of a distribution's modules and packages, without those in its packages."""
     files = [file.parts for file in one.found.files or () if file.suffix in (".py", ".so")]
     packages = {parts[:-1] for parts in files if parts[-1] == "__init__.py"}

@@ -36,14 +36,13 @@ def _tables(results: Mapping[str, Any]) -> Iterator[str]:
     rows = [row for named in sorted(results, reverse=True) for row in sums(named, results[named])]
     yield markdown_table(head, rows)
     for named in sorted(results, reverse=True):
-        loads = results[named]["loads"]
+        loads, answers = results[named]["loads"], results[named]["answers"]
+        tools = [tool for tool in TOOLS if any(tool in given for given in answers.values())]
+        most = f", at most {results[named]['gate_time']} of pairs for a benchmark"
         yield (
             f"{named[:1].upper()}{named[1:]}: load of the machine {min(loads)} to {max(loads)} on "
-            f"{results[named]['cpus']} CPUs, at most {results[named]['gate_time']} of pairs for a "
-            "benchmark."
+            f"{results[named]['cpus']} CPUs{most if 'ipubench' in tools else ''}."
         )
-        answers = results[named]["answers"]
-        tools = [tool for tool in TOOLS if any(tool in given for given in answers.values())]
         yield markdown_table(
             ("release", "code", "known", *tools),
             [_row(one, answers.get(key_of(one), {}), tools) for one in RELEASES],

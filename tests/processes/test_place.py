@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -10,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from ipubench.fixtures.machine.packages import installed
-from ipubench.plugins.processes.place import Place, find
+from ipubench.plugins.processes.place import Place, find, refuse_another_copy
 from ipubench.plugins.processes.revision import Revision
 from ipubench.plugins.record.host_process import versions
 from tests.support.harness import ROOT
+from tests.support.wheels import install, wheel
 
 
 def test_a_virtual_environment_is_called_by_its_link(tmp_path: Path) -> None:
@@ -90,3 +93,36 @@ def test_an_unsuitable_interpreter_is_refused(answer: str, said: str, tmp_path: 
     program.chmod(0o755)
     with pytest.raises(pytest.UsageError, match=said):
         find(str(program), ROOT)
+
+
+@pytest.mark.parametrize(
+    ("installed_from", "module", "is_refused"),
+    [
+        ("", "", True),  # an index
+        ("here", "", True),
+        ("here/cache/tree", "", False),
+        ("here/cache/tree/dist/own-1.0-py3-none-any.whl", "", False),
+        ("elsewhere/own-1.0-py3-none-any.whl", "", False),
+        ("", "own.py", False),  # the tests import it from the tree
+    ],
+)
+def test_a_release_that_replaced_the_project_is_refused(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    installed_from: str,
+    module: str,
+    is_refused: bool,
+) -> None:
+    here, tree = tmp_path / "here", tmp_path / "here" / "cache" / "tree"
+    sites = [tmp_path / name / "site-packages" for name in ("ours", "theirs")]
+    for site, origin in zip(sites, ("here", installed_from)):
+        install(wheel(tmp_path, "own", "1.0", ""), site)
+        if origin:
+            made_from = {"url": (tmp_path / origin).as_uri(), "dir_info": {}}
+            (site / "own-1.0.dist-info" / "direct_url.json").write_text(json.dumps(made_from))
+    tree.mkdir(parents=True)
+    (tree / (module or ".git")).touch()
+    monkeypatch.setattr(sys, "path", [*sys.path, str(sites[0])])
+    place = Place("/made/python", sites=(str(sites[1]),))
+    with pytest.raises(pytest.UsageError) if is_refused else contextlib.nullcontext():
+        refuse_another_copy("git:v1", place, tree, here)
