@@ -10,6 +10,7 @@ from ipubench.plugins.gate.passed import why_passed
 from ipubench.plugins.record.verdict import (
     DECIDED,
     INCONCLUSIVE,
+    MISSING,
     PASS,
     REGRESSED,
     Verdict,
@@ -98,6 +99,8 @@ def gate_lines(run: Run, report: Report) -> List[Row]:
     for kind in CHANGED:
         found = {nodeid: verdict_text(verdicts[nodeid]) for nodeid in by_kind.get(kind, ())}
         lines += [Row((f"  {kind}: {text}",), kind) for text in _named(found)]
+    if MISSING in by_kind:
+        lines.append(Row(("  if a missing case has a new name, add it to renamed in gate.yml",)))
     names, profiles = _names(report), facts.profiles
     for nodeid in by_kind.get(REGRESSED, ()):
         if nodeid in profiles:

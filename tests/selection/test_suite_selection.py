@@ -346,6 +346,7 @@ def test_a_removed_case_is_missing_if_its_file_or_class_was_collected(
     outcome = run_near(near, named, *GATED).assert_code(1)
     outcome.line(f"  missing: {gone}")
     assert sum(line.startswith("  missing: ") for line in outcome.lines) == 1
+    assert sum("renamed in gate.yml" in line for line in outcome.lines) == 1
 
 
 @pytest.mark.parametrize("workers", [(), ("-n1",)])
