@@ -20,6 +20,7 @@ import gc
 import importlib
 import importlib.metadata
 import os
+import pkgutil
 import runpy
 import select
 import signal
@@ -59,15 +60,8 @@ LATER = (
     "asyncio",
     "concurrent.futures",
 )
-#: Other modules of the suite that a run imports: with the first case, on hosts, or at its end.
-OURS = (
-    "ipubench.plugins.baseline.promote",
-    "ipubench.plugins.fleet.controller",
-    "ipubench.plugins.fleet.remote_hosts",
-    "ipubench.plugins.measure.benchmark_cases",
-    "tests.support.fake_device",
-    "tests.support.fake_runtime",
-)
+#: Other modules of the suite that a run imports, beside those of its plugins.
+OURS = ("tests.support.fake_device", "tests.support.fake_runtime")
 
 
 class Installed:
@@ -102,7 +96,7 @@ def load(framework: str, words: List[str]) -> None:
     # Before TensorFlow: an old one makes setuptools' vendored packages visible, with pytest
     # plugins.
     installed = [Installed(part) for part in importlib.metadata.distributions()]
-    ours = () if alone else (*OURS, framework or "ruptures")
+    ours = () if alone else (*plugins(), *OURS, framework or "ruptures")
     for name in (*LATER, *ours):
         with contextlib.suppress(ImportError):  # some are not installed everywhere
             importlib.import_module(name)
@@ -132,6 +126,13 @@ def load(framework: str, words: List[str]) -> None:
     found_here = [name for name in sys.modules if name.split(".")[0] == "ipubench"]
     assert not (alone and found_here), f"{found_here} would be another checkout's"
     gc.freeze()  # so that a fork need not copy what is never collected
+
+
+def plugins() -> List[str]:
+    """Return the modules of the suite's plugins, some of which a run imports late."""
+    package: Any = importlib.import_module("ipubench.plugins")
+    found = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    return [module.name for module in found if not module.name.endswith("__main__")]
 
 
 def run(request: Dict[str, Any], path: List[str]) -> NoReturn:
