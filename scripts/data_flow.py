@@ -54,12 +54,15 @@ class _Digests:
         known.update((place, f"placeholder {number}") for number, place in enumerate(holders))
         waiting = list(operations)
         while waiting:
-            place = waiting[-1]
-            needed = PLACE.findall(operations[place][3]) if place not in known else []
-            needed = [one for one in needed if one in operations and one not in known]
-            if not needed:
-                known.setdefault(waiting.pop(), self._operation(operations[place], known))
-            waiting += needed
+            place = waiting.pop()
+            if place in known:
+                continue
+            taken = PLACE.findall(operations[place][3])
+            needed = [one for one in taken if one in operations and one not in known]
+            if needed:
+                waiting += [place, *needed]
+            else:
+                known[place] = self._operation(operations[place], known)
         others = [_named(line, known) for line, match in zip(lines, found) if not match]
         others = [HEAD.sub("", line) for line in others]
         of_holders = [operations[place][4] for place in holders]
