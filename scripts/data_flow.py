@@ -1,7 +1,9 @@
-"""Whether two programs compute the same, whatever the order in which their operations were traced.
+"""Whether two programs have the same operations and values, whatever the order of their tracing.
 
 A program is a text of scripts.image_programs. An operation is known by its kind, its attributes and
-the operations whose values it takes or which it waits for, a placeholder by its number.
+the operations whose values it takes or which it waits for, a placeholder by its number. TensorFlow
+on a host may still add up a sum of three tensors in another order if it knows their shapes, which
+changes the last bit; within the loop of a training step it does not.
 """
 
 from __future__ import annotations
