@@ -317,6 +317,7 @@ def test_the_public_names_exist_and_are_imported_on_first_use() -> None:
         provider.Data,
         public.Meter,
         public.PyTorch,
+        step.ReferenceJobs,
         step.Step,
         cases.Sweep,
         public.TensorFlow,
