@@ -52,6 +52,7 @@ def test_weight_updates_of_training_are_recorded(tmp_path: Path, records: Path) 
     assert record["data"]["augmented"]
 
 
+@pytest.mark.nightly
 def test_validation_runs_alone(tmp_path: Path, records: Path) -> None:
     words = ["-k", "resnet50-bs4-real", f"--dataset-dir={records}"]
     run(tmp_path, INFERENCE, *words, "--batches-per-step=2").assert_code(0)

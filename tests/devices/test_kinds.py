@@ -63,7 +63,10 @@ def test_a_device_without_frameworks_leaves_their_cases_out(tmp_path: Path) -> N
     ("file", "case"),
     [
         ("bench_kernels/bench_dense.py", "dense-inference-synthetic"),
-        ("bench_kernels/bench_popart_lstm.py", "popart-lstm-inference-synthetic"),
+        pytest.param(
+            *("bench_kernels/bench_popart_lstm.py", "popart-lstm-inference-synthetic"),
+            marks=pytest.mark.nightly,
+        ),
         ("bench_inference/bench_cnn_torch.py", "mobilenet-v3-small-bs1-synthetic"),
     ],
 )

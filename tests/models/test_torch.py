@@ -180,7 +180,7 @@ TOLERANCE = 1e-5
 
 
 @pytest.mark.numeric
-@pytest.mark.parametrize("variant", ["b0", "b4"])
+@pytest.mark.parametrize("variant", ["b0", pytest.param("b4", marks=pytest.mark.nightly)])
 def test_efficientnet_agrees_with_timm(variant: str, torch: Any, timm: Any) -> None:
     from ipubench.models.torch.efficientnet import EfficientNet
 

@@ -187,7 +187,11 @@ def test_validation_alone_counts_whole_passes_even_if_calls_do_not_divide_them()
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"gradient_accumulation_count": 1, **PIPELINE}], ids=["loop", "pipeline"]
+    "changes",
+    [
+        pytest.param({}, id="loop", marks=pytest.mark.nightly),
+        pytest.param({"gradient_accumulation_count": 1, **PIPELINE}, id="pipeline"),
+    ],
 )
 def test_automatic_loss_scaling_agrees_with_a_host(
     monkeypatch: pytest.MonkeyPatch, changes: Dict[str, Any]

@@ -103,7 +103,9 @@ def ready(*args: Any, **kwargs: Any) -> TrainingProgram:
     [
         (2, {"optimiser": "momentum", "weight_avg_exp": 0.9, "label_smoothing": 0.1}),
         (1, {"optimiser": "LARS"}),
-        (1, {"optimiser": "SGD", "gradient_accumulation_count": 1}),
+        pytest.param(
+            *(1, {"optimiser": "SGD", "gradient_accumulation_count": 1}), marks=pytest.mark.nightly
+        ),
     ],
     ids=lambda value: value["optimiser"] if isinstance(value, dict) else str(value),
 )
