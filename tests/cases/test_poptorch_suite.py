@@ -44,6 +44,7 @@ def run(
         "bench_inference/bench_cnn_torch.py", "-k", "resnet50-ipu", "--device=ipu-model",
         f"--results-dir={tmp_path}", "--set=micro_batch_size=1", "--set=device_iterations=2",
         f"--set=model={model}", "--steps=2",
+        "--precision=32.32",  # float16 is slow on a CPU; tests/runtimes/torch/test_ipu.py covers it
         *weights, *words, framework="torch",
     )  # fmt: skip
 
@@ -55,8 +56,7 @@ def torch() -> Any:
 
 @pytest.mark.framework
 def test_the_suite_measures_the_ipu_cases(tmp_path: Path) -> None:
-    # float16 is slow on a CPU; tests/runtimes/torch/test_ipu.py covers it.
-    text = run(tmp_path, "", "--precision=32.32").assert_code(0).text
+    text = run(tmp_path, "").assert_code(0).text
     found = {r["config"]["data"]: r for r in records_in(tmp_path).values()}
     assert set(found) == {"synthetic", "generated", "real"}
     for mode, record in found.items():
@@ -88,7 +88,7 @@ def test_only_real_images_need_published_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
-    words = ["--precision=32.32", "-k", "resnet50-ipu-bs1-generated or resnet50-ipu-bs1-real"]
+    words = ["-k", "resnet50-ipu-bs1-generated or resnet50-ipu-bs1-real"]
     text = run(tmp_path, "", *words, model="resnet18", weights=()).assert_code(1).text
     assert [r["config"]["data"] for r in records_in(tmp_path).values()] == ["generated"]
     assert "python -m ipubench.models.torch fetch resnet18" in text
