@@ -72,7 +72,7 @@ def test_one_run_measures_both_data_modes(tmp_path: Path) -> None:
     saved = f"--baseline-save={tmp_path / 'base.json'}"
     words = (saved, "-k", "inference", "--processes=1", "--keep-disturbed")
     outcome = run(tmp_path, *words).assert_code(0)
-    outcome.line("1 case is measured in a separate process")
+    outcome.line("1 case is measured")
     lines = processes(tmp_path)
     assert [len(line["ran"]) for line in lines] == [1, 1]
     for line in lines:

@@ -67,7 +67,7 @@ def test_a_finished_run_resumes_to_its_table_and_another_device_measures_again(
     outcome.line("2 cases were measured before")
     other = {"IPUBENCH_FAKE_NAME": "other"}
     outcome = ended.run("-k", "beta", "--resume", env=other).assert_code(0)
-    outcome.line("2 measured again, because this is another device")
+    outcome.line(f"2 measured again, because {resume.OTHER_DEVICE}")
     assert {r["device"]["fingerprint"] for r in ended.records().values()} == {"fake/other"}
     ended.run("-k", "beta-synthetic or beta", "--resume").assert_code(0).line("nothing to resume")
 
