@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from tests.support.harness import QUIETLY, Outcome
 from tests.support.own_project import OwnProject
+from tests.support.repository import run_alone
 
 BLOCKED = "numpy scipy PIL yaml jinja2 ruptures tqdm torch tensorflow onnx pandas"
 SITE = f"""\
@@ -47,15 +45,7 @@ def test_a_gate_needs_no_library_of_the_suite(own: OwnProject) -> None:
     own.environment["PYTHONPATH"] += f":{own.folder}"
 
     def run(*words: str) -> Outcome:
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", *QUIETLY, *words],
-            cwd=str(own.folder),
-            env=own.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            check=False,
-        )
-        return Outcome(done.returncode, done.stdout.decode())
+        return run_alone(own.folder, own.environment, "-m", "pytest", *QUIETLY, *words)
 
     (own.folder / "tests" / "test_mine.py").write_text(MEASURES)
     save = ["--baseline-save=main", "--processes=2", "--budget=0.05", "--keep-disturbed"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +24,7 @@ from ipubench.plugins.selection.selected import Selection
 from tests.run.test_interruption import is_running
 from tests.support.command_line import given_options
 from tests.support.harness import QUIETLY, Project
+from tests.support.repository import run_alone
 from tests.support.stored import a_benchmark
 
 WITH_CHILDREN = """
@@ -83,15 +83,10 @@ def test_fresh_processes_load_the_plugins_of_the_run(project: Project) -> None:
     (project.folder / "extra.py").write_text(
         "def pytest_configure():\n    open('extra.log', 'a').write('loaded\\n')\n"
     )
-    words = ["--device=fake", "-p", "extra", "-k", "beta-synthetic", "--baseline-save=main"]
-    answer = subprocess.run(
-        [sys.executable, "-m", "pytest", *QUIETLY, *words, "--processes=2", "bench_fake.py"],
-        cwd=project.folder,
-        env=project.environment,
-        stdout=subprocess.PIPE,
-        check=False,
-    )
-    assert answer.returncode == 0, answer.stdout
+    words = ["bench_fake.py", "--device=fake", "-p", "extra", "-k", "beta-synthetic"]
+    words += ["--baseline-save=main", "--processes=2"]
+    command = ("-m", "pytest", *QUIETLY, *words)
+    run_alone(project.folder, project.environment, *command).assert_code(0)
     assert (project.folder / "extra.log").read_text() == 2 * "loaded\n"
 
 
