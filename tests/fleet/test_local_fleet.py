@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import time
 from typing import Any, Dict, List
 
@@ -25,6 +24,7 @@ from tests.support.harness import (
     run_pytest,
     start_pytest,
 )
+from tests.support.own_project import git
 
 pytest.importorskip("execnet", reason="execnet is not installed: pip install pytest-xdist")
 
@@ -244,11 +244,6 @@ def test_a_host_at_another_revision_is_refused(project: Project) -> None:
         git(folder, "add", "conftest.py", "pytest.ini", "bench_fake.py")
         git(folder, "commit", "-qm", str(folder))
     project.refused(*as_hosts(project, a="")).line("and this project at ")
-
-
-def git(folder: Any, *words: str) -> None:
-    who = ("-c", "user.name=a", "-c", "user.email=a@b")
-    subprocess.run(["git", *who, *words], cwd=str(folder), check=True)
 
 
 def test_ordinary_tests_run_on_hosts_and_are_not_cases(project: Project) -> None:

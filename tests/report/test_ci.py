@@ -19,6 +19,7 @@ from ipubench.plugins.report.verdicts import verdicts_json
 from ipubench.plugins.results.run_facts import RunFacts
 from tests.support.baselines import load
 from tests.support.harness import ROOT, WITHOUT_OTHERS, Project, SuiteServer, run_command
+from tests.support.own_project import git
 from tests.support.process_starter import NO_SUITE
 from tests.support.reports import FILES as REPORT_FILES
 from tests.support.reports import benchmark, report_on, verdict
@@ -232,15 +233,11 @@ class Machine:
             "COMMENTED": str(self.commented),
             "PATH": f"{programs}{os.pathsep}{project.environment['PATH']}",
         }
-        self.git("init", "-q")
+        git(self.project.folder, "init", "-q")
         self.commit("the first")
 
-    def git(self, *words: str) -> None:
-        who = ["-c", "user.name=me", "-c", "user.email=me@example.org"]
-        subprocess.run(["git", *who, *words], cwd=str(self.project.folder), check=True)
-
     def commit(self, message: str) -> None:
-        self.git("commit", "-q", "--allow-empty", "-m", message)
+        git(self.project.folder, "commit", "-q", "--allow-empty", "-m", message)
 
     def run(self, event: str, slower: str = "") -> int:
         """Run all jobs of an event (pull_request, push); return the last exit code.
