@@ -88,7 +88,7 @@ TESTS26 := $(wildcard tests/models/test_tensorflow_*.py tests/cases/test_kernel*
 	tests/models/test_application_recipe.py tests/models/test_named_networks.py tests/models/test_training_mathematics.py \
 	tests/data/imagenet/test_pipeline.py tests/data/imagenet/test_build_tfrecords.py tests/data/tfds/test_pipeline.py \
 	tests/runtimes/tensorflow/host/test_loop.py tests/runtimes/tensorflow/host/test_training.py \
-	tests/runtimes/tensorflow/application/test_on_host.py tests/runtimes/tensorflow/ipu
+	tests/runtimes/tensorflow/host/test_application.py tests/runtimes/tensorflow/ipu
 tf26: $(STAMP26)
 	$(VENV26)/bin/python -m pytest $(TESTS26)
 	$(VENV26)/bin/python -m scripts.ipu_lint

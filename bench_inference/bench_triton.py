@@ -16,7 +16,7 @@ from ipubench.bench_inference.classifier import Classifier
 from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.case.options import option
 from ipubench.fixtures.case.presets import load_presets
-from ipubench.fixtures.servers.options import COMPILE_ONLY, TritonOptions
+from ipubench.fixtures.servers.server_options import COMPILE_ONLY, TritonOptions
 
 #: Options of the suite's own network and its program.
 OF_THE_NETWORK = (

@@ -9,7 +9,7 @@ from typing import FrozenSet, TypeVar
 
 from ipubench.fixtures.data.images.feed import ImageFeed
 from ipubench.fixtures.data.provider import Data
-from ipubench.fixtures.runtimes.torch.options import InferenceOptions
+from ipubench.fixtures.runtimes.torch.inference_options import InferenceOptions
 from ipubench.models.torch.architectures import Norm
 from ipubench.models.torch.classification import Described
 

@@ -8,7 +8,7 @@ from typing import Any, Dict, Tuple
 from ipubench.bench_training.application import idle
 from ipubench.bench_training.application.case import Application
 from ipubench.fixtures.case.options import option
-from ipubench.fixtures.servers.options import COMPILE_ONLY, ServingOptions
+from ipubench.fixtures.servers.server_options import COMPILE_ONLY, ServingOptions
 
 BATCHING: Tuple[str, ...] = ("batch_timeout_micros", "max_enqueued_batches", "num_batch_threads")
 # Options of the application that do not affect a served network. Some training options have a

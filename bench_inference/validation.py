@@ -9,7 +9,7 @@ from ipubench.fixtures.case.options import option
 from ipubench.fixtures.data.imagenet.feed import ImageNetFeed
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.runtimes.tensorflow.cnn_options import ValidationOptions
-from ipubench.fixtures.runtimes.tensorflow.pipelines import micro_batches_at_once
+from ipubench.fixtures.runtimes.tensorflow.ipu.pipelines import micro_batches_at_once
 
 VALIDATION_IMAGES = 50000  # of ImageNet
 

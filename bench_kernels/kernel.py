@@ -7,7 +7,7 @@ from typing import ClassVar, Dict, Mapping
 
 from ipubench.fixtures.data.feeds import ArrayFeed, TensorSpec
 from ipubench.fixtures.data.provider import Data
-from ipubench.fixtures.poplar.options import PARTIALS, parse_options
+from ipubench.fixtures.poplar.poplar_options import PARTIALS, parse_options
 from ipubench.fixtures.runtimes.kernel_options import KernelOptions, LoopOptions
 
 #: The ``unplanned`` of layers without convolutions.

@@ -9,7 +9,7 @@ from ipubench.fixtures.case.options import option
 from ipubench.fixtures.data.imagenet.feed import ImageNetFeed
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.runtimes.tensorflow.cnn_options import TrainingOptions
-from ipubench.fixtures.runtimes.tensorflow.pipelines import check_training
+from ipubench.fixtures.runtimes.tensorflow.ipu.pipelines import check_training
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from ipubench.fixtures import devices
 from ipubench.fixtures.case.untrusted import printable
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.garbage import exit_without_garbage_collection
-from ipubench.fixtures.poplar.options import TF_FLAGS
+from ipubench.fixtures.poplar.poplar_options import TF_FLAGS
 from ipubench.fixtures.pytest_fixtures import shared_of
 from ipubench.plugins.command_line import refusals
 from ipubench.plugins.command_line.arguments import names_yaml

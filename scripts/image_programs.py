@@ -138,8 +138,8 @@ def program_text(config: Any, function: Any, host: bool) -> str:
 def host_program(config: Any, function: Any) -> Tuple[List[str], Any]:
     """Return the facts and the graph of a case on a CPU without 16-bit types."""
     from ipubench.fixtures.devices.cpu import CpuDevice
-    from ipubench.fixtures.runtimes.tensorflow.host.step import ImageStep
-    from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
+    from ipubench.fixtures.runtimes.tensorflow.host.host_step import ImageStep
+    from ipubench.fixtures.runtimes.tensorflow.host.tensorflow_host import TensorFlowHost
 
     device = CpuDevice(pin=False)
     device.half, device.threads = "float32", 1
@@ -171,7 +171,7 @@ def traced_only(step: Any, batches: int) -> None:
 def ipu_program(config: Any, function: Any) -> Tuple[List[str], Any]:
     """Return the facts, the SDK's calls and the graph of a case on IPUs."""
     from ipubench.fixtures.devices.ipu import IpuDevice
-    from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
+    from ipubench.fixtures.runtimes.tensorflow.ipu.tensorflow_ipu import TensorFlowIpu
     from scripts.ipu_lint import Traced, first_trace
     from tests.doubles import tensorflow_ipu as double
     from tests.doubles.tensorflow_ipu.program import Extended

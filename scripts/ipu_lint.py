@@ -23,8 +23,8 @@ from unittest import mock
 from ipubench import bench_inference, bench_kernels, bench_training
 from ipubench.fixtures.case.cases import SWEEP
 from ipubench.fixtures.devices.ipu import IpuDevice
-from ipubench.fixtures.runtimes.tensorflow.ipu.step import start
-from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
+from ipubench.fixtures.runtimes.tensorflow.ipu.ipu_step import start
+from ipubench.fixtures.runtimes.tensorflow.ipu.tensorflow_ipu import TensorFlowIpu
 from ipubench.fixtures.servers.tensorflow_serving.export import export_on_ipu
 from scripts.hlo_loops import Module
 from scripts.markdown_table import markdown_row

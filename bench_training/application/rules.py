@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterator, Tuple, TypeVar
 from ipubench.bench_training.application.parameters import GROUPS, check_parameters
 from ipubench.fixtures.case.options import IPUS_OF_SYSTEM
 from ipubench.fixtures.runtimes.tensorflow.application_options import ApplicationOptions
-from ipubench.fixtures.runtimes.tensorflow.pipelines import check_training, check_validation
+from ipubench.fixtures.runtimes.tensorflow.ipu.pipelines import check_training, check_validation
 from ipubench.models.tensorflow.cnn.blocks import cut_at
 from ipubench.models.tensorflow.cnn.named_blocks import norm_channels
 from ipubench.models.tensorflow.training.recipe import FLOAT32_MAX

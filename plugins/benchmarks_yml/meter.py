@@ -10,7 +10,7 @@ from typing import Dict, List
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.masking import mask_words
 from ipubench.fixtures.command_line import options_of
-from ipubench.fixtures.poplar.options import reporting
+from ipubench.fixtures.poplar.poplar_options import reporting
 from ipubench.plugins.benchmarks_yml import command
 from ipubench.plugins.benchmarks_yml.cases import SpecConfig, entry_of
 from ipubench.plugins.benchmarks_yml.command_results import (

@@ -21,7 +21,7 @@ import pytest
 from ipubench.fixtures import devices
 from ipubench.fixtures.case.errors import CaseError, counted
 from ipubench.fixtures.machine.process import LAST_LINES
-from ipubench.fixtures.poplar.options import TF_FLAGS, case_flags
+from ipubench.fixtures.poplar.poplar_options import TF_FLAGS, case_flags
 from ipubench.plugins.command_line.arguments import inspection_arguments
 from ipubench.plugins.measure.base import Measured, fail_where_implausible, state_of
 from ipubench.plugins.record import pytest_benchmark_adapter

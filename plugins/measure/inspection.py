@@ -15,7 +15,7 @@ import pytest
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.devices.base import Device
-from ipubench.fixtures.poplar.options import reports_in
+from ipubench.fixtures.poplar.poplar_options import reports_in
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.command_line.arguments import folder_above
 from ipubench.plugins.measure.base import BatchFacts, StepMeter

@@ -96,7 +96,7 @@ class InstanceMeter(StepMeter):
         root = options_of(self.config).profile
         if root is None:
             return contextlib.nullcontext()
-        from ipubench.fixtures.instances.step import instance_folder
+        from ipubench.fixtures.instances.instances_step import instance_folder
 
         folder = instance_folder(folder_of("--profile", root, self.item), self._instance.rank)
         return device_reports(self.device, folder)

@@ -12,7 +12,7 @@ from ipubench.fixtures import devices
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.machine.code_folders import claim_inductor_folder
 from ipubench.fixtures.machine.loopback import ALLOCATOR
-from ipubench.fixtures.poplar.options import ENGINE_OPTIONS
+from ipubench.fixtures.poplar.poplar_options import ENGINE_OPTIONS
 from ipubench.plugins.record.structs import Facts, Json
 
 # Numbers of glibc's mallopt parameters, from malloc.h.

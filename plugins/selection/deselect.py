@@ -16,7 +16,7 @@ from ipubench.fixtures.case.cases import NAMED, RARE, SWEEP, Case
 from ipubench.fixtures.case.errors import some_of
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.processor import read_topology
-from ipubench.fixtures.poplar.options import TF_FLAGS
+from ipubench.fixtures.poplar.poplar_options import TF_FLAGS
 from ipubench.plugins.command_line.set_option import unknown_key_message
 from ipubench.plugins.selection.order import SERVERS
 from ipubench.plugins.selection.selected import (

@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, List, Tuple
 
 from ipubench.bench_kernels.bench_popart_conv import PopartConv, conv
 from ipubench.bench_kernels.bench_popart_lstm import PopartLstm, lstm
-from ipubench.fixtures.runtimes.onnx.host import OnnxHost, OnnxStep
+from ipubench.fixtures.runtimes.onnx.onnx_host import OnnxHost, OnnxStep
 from scripts.compare_peers.case import Case, Conditions, Family, Program
 from scripts.steps import DATA
 
@@ -104,7 +104,7 @@ def module_program(
     """
     import torch
 
-    from ipubench.fixtures.runtimes.torch.cuda_graph import record
+    from ipubench.fixtures.runtimes.torch.host.cuda_graph import record
 
     dtype = getattr(torch, dtype_name)
     recurrent = isinstance(config, PopartLstm)

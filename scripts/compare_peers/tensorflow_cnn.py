@@ -19,7 +19,7 @@ import numpy as np
 
 from ipubench.bench_inference.validation import Validation
 from ipubench.bench_training.training import Training
-from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
+from ipubench.fixtures.runtimes.tensorflow.host.tensorflow_host import TensorFlowHost
 from scripts.compare_peers.case import Case, Conditions, Family, Program, repeated
 from scripts.steps import DATA
 

@@ -18,8 +18,8 @@ from ipubench.bench_kernels.bench_hmc import START, STEP_SIZE, Hmc, bench_hmc, p
 from ipubench.bench_kernels.bench_lstm import Lstm, bench_lstm
 from ipubench.bench_kernels.bench_lstm_multi import LstmMulti, bench_lstm_multi
 from ipubench.bench_kernels.bench_rnn import Rnn, bench_rnn
+from ipubench.fixtures.runtimes.tensorflow.host.tensorflow_host import TensorFlowHost
 from ipubench.fixtures.runtimes.tensorflow.model import RING
-from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 from scripts.compare_peers.case import Case, Conditions, Family, Program
 from scripts.steps import DATA, step_of
 

@@ -19,7 +19,7 @@ from typing import Any, Callable, Dict, List
 from ipubench.bench_inference.bench_cnn_torch import HOST
 from ipubench.bench_inference.classifier import Classifier
 from ipubench.fixtures.machine import scratch
-from ipubench.fixtures.runtimes.torch.engines import (
+from ipubench.fixtures.runtimes.torch.host.engines import (
     build_engine,
     default_engine,
     import_openvino,

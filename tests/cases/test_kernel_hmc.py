@@ -11,7 +11,7 @@ import pytest
 
 from ipubench.bench_kernels.bench_hmc import START, STEP_SIZE, Hmc, hmc
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
+from ipubench.fixtures.runtimes.tensorflow.host.tensorflow_host import TensorFlowHost
 from tests.support.kernels import DATA, Array, StandIn
 
 pytestmark = pytest.mark.framework

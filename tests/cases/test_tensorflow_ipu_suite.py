@@ -9,7 +9,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from ipubench.fixtures.poplar.options import TF_FLAGS
+from ipubench.fixtures.poplar.poplar_options import TF_FLAGS
 from ipubench.plugins.record.record import OVER_BATCHES
 from tests.support.harness import ROOT, Outcome, records_in, run_pytest
 from tests.support.sdk_variables import ATTACH_ERROR, LOG

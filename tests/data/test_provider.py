@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from ipubench.fixtures.case.errors import DataError
+from ipubench.fixtures.data.feed_options import ImageOptions
 from ipubench.fixtures.data.images import samples
 from ipubench.fixtures.data.images.feed import ImageFeed, ImageFolder
-from ipubench.fixtures.data.options import ImageOptions
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.data.sources import source
 from tests.support.harness import ROOT, WITHOUT_OTHERS
@@ -130,7 +130,7 @@ def test_messages_name_the_source_of_the_folder(tmp_path: Path) -> None:
 
 
 CASE = """
-    from ipubench.fixtures.data.options import ImageOptions
+    from ipubench.fixtures.data.feed_options import ImageOptions
 
     def test_case(data):
         feed = data.images(ImageOptions(data="real"), 1, 32)

@@ -19,7 +19,7 @@ from ipubench.fixtures.devices.base import Device, DeviceError, DeviceInfo
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.machine.processor import quota, read_topology
-from ipubench.fixtures.poplar.options import TF_FLAGS
+from ipubench.fixtures.poplar.poplar_options import TF_FLAGS
 
 CPUINFO = """processor : 0
 model name : Example CPU @ 2.0GHz

@@ -12,7 +12,7 @@ from typing import Iterator, List, Set, Tuple
 import pytest
 
 from ipubench.fixtures import command_line
-from ipubench.fixtures.runtimes.torch.options import InferenceOptions
+from ipubench.fixtures.runtimes.torch.inference_options import InferenceOptions
 from tests.support.harness import ROOT, Outcome, Project, run_pytest
 
 # The changelog also names removed things.

@@ -20,7 +20,7 @@ from ipubench.fixtures.runtimes.data_parallel import (
     local_replicas,
     popdist_instance,
 )
-from ipubench.fixtures.runtimes.torch.ipu_options import _start as start_options
+from ipubench.fixtures.runtimes.torch.ipu.poptorch_options import _start as start_options
 from tests.doubles import popdist as double
 from tests.doubles import poptorch as poptorch_double
 from tests.support.sdk_api import description
@@ -91,7 +91,7 @@ def test_compiling_offline_ignores_the_ipus_of_an_instance(
 ) -> None:
     """So compile_only is refused with several instances."""
     torch = pytest.importorskip("torch", reason="needs PyTorch: make setup installs it")
-    from ipubench.fixtures.runtimes.torch.ipu_options import poptorch_options
+    from ipubench.fixtures.runtimes.torch.ipu.poptorch_options import poptorch_options
 
     poptorch = poptorch_double.as_module()
     config = dataclasses.replace(POD4["resnet50_minlatency"], compile_only=True)
@@ -116,7 +116,7 @@ def test_poptorch_runs_the_replicas_of_its_instance(
     job: double.Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("torch", reason="needs PyTorch: make setup installs it")
-    from ipubench.fixtures.runtimes.torch.ipu import PopTorchIpu
+    from ipubench.fixtures.runtimes.torch.ipu.poptorch_ipu import PopTorchIpu
 
     poptorch = poptorch_double.as_module()
     monkeypatch.setitem(sys.modules, "poptorch", poptorch)
@@ -130,7 +130,7 @@ def test_poptorch_runs_the_replicas_of_its_instance(
     assert facts["options"]["replication_factor"] == 4  # of the case, not of this instance
     assert facts["ipus"] == 4
 
-    from ipubench.fixtures.runtimes.torch.ipu_options import poptorch_options
+    from ipubench.fixtures.runtimes.torch.ipu.poptorch_options import poptorch_options
 
     options = poptorch_options(poptorch, config, IpuDevice(), step.feed)
     assert isinstance(options, double.Options)

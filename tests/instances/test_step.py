@@ -9,8 +9,8 @@ from unittest.mock import Mock
 import pytest
 
 from ipubench.fixtures.data.feeds import ArrayFeed
+from ipubench.fixtures.instances.instances_step import InstancesStep
 from ipubench.fixtures.instances.plan import Launcher, Plan
-from ipubench.fixtures.instances.step import InstancesStep
 from ipubench.fixtures.runtimes.step import BatchWork, Loading, RoundRules, ask
 from ipubench.plugins.measure.meter import in_items
 from tests.support.fake_device import FakeDevice

@@ -11,7 +11,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from ipubench.fixtures.poplar.options import TF_FLAGS
+from ipubench.fixtures.poplar.poplar_options import TF_FLAGS
 from ipubench.plugins.run.journal import journals
 from tests.support.harness import ROOT, Outcome, run_pytest
 from tests.support.sdk_variables import ATTACH_ERROR, CRASH, LOG

@@ -24,8 +24,8 @@ def test_a_loop_in_tensorflow_runs_the_batches_of_the_step() -> None:
 
 def test_a_loop_in_pytorch_runs_the_compiled_network() -> None:
     pytest.importorskip("torch", reason="needs PyTorch: make setup installs it")
-    from ipubench.fixtures.runtimes.torch.engines import Engine
-    from ipubench.fixtures.runtimes.torch.host import TorchHost
+    from ipubench.fixtures.runtimes.torch.host.engines import Engine
+    from ipubench.fixtures.runtimes.torch.host.torch_host import TorchHost
 
     device = CpuDevice()
     device.info = device.attach()

@@ -11,7 +11,7 @@ from typing import Dict, List
 import pytest
 
 from ipubench.fixtures.poplar.executables import storing
-from ipubench.fixtures.poplar.options import TF_FLAGS
+from ipubench.fixtures.poplar.poplar_options import TF_FLAGS
 from ipubench.plugins.run.journal import journals
 from tests.support.harness import ROOT, Outcome, refused, run_pytest
 

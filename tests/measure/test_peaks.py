@@ -9,8 +9,8 @@ from typing import Dict, List, Optional
 import pytest
 
 from ipubench.fixtures.data.feeds import ArrayFeed
+from ipubench.fixtures.instances.instances_step import InstancesStep
 from ipubench.fixtures.instances.plan import Launcher, Plan
-from ipubench.fixtures.instances.step import InstancesStep
 from ipubench.fixtures.runtimes.step import BatchWork, ReferenceJobs, Work
 from ipubench.plugins.measure.disturbance import Disturbance
 from ipubench.plugins.measure.peaks import TRIES, Peaks, describe_compute

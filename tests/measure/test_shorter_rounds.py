@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipubench.fixtures.data.feeds import ArrayFeed
-from ipubench.fixtures.servers.options import LoadOptions
 from ipubench.fixtures.servers.request_step import LEAST_EACH, RequestStep
+from ipubench.fixtures.servers.server_options import LoadOptions
 from ipubench.plugins.record.differences import differences
 from tests.support.harness import Project
 from tests.support.stored import a_benchmark, changed

@@ -12,7 +12,7 @@ import pytest
 from ipubench.bench_training.application.case import Application
 from ipubench.fixtures.case.values import Parameters
 from ipubench.fixtures.devices.cpu import CpuDevice
-from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
+from ipubench.fixtures.runtimes.tensorflow.host.tensorflow_host import TensorFlowHost
 from ipubench.models.tensorflow.cnn.run import ForwardPass
 from ipubench.models.tensorflow.training import auto_scaling, optimisers
 from ipubench.models.tensorflow.training.inputs import preprocess

@@ -237,7 +237,7 @@ SPLITS = {
 
 @pytest.mark.parametrize("model", SPLITS)
 def test_a_pipeline_can_be_split_at_the_names_of_the_original(model: str, torch: Any) -> None:
-    from ipubench.fixtures.runtimes.torch.ipu_options import split_pipeline
+    from ipubench.fixtures.runtimes.torch.ipu.poptorch_options import split_pipeline
 
     class PopTorch:
         marked: List[Any] = []
@@ -252,14 +252,14 @@ def test_a_pipeline_can_be_split_at_the_names_of_the_original(model: str, torch:
     assert PopTorch.marked == [named[name.replace("/", ".")] for name in SPLITS[model]]
 
 
-# Folding acts on a pair of layers; tests/runtimes/torch/test_engines.py covers all networks.
+# Folding acts on a pair of layers; tests/runtimes/torch/host/test_engines.py covers all networks.
 FOLDED = ["resnet18", "mobilenet-v3-small"]
 
 
 @pytest.mark.parametrize("model", FOLDED)
 def test_folding_leaves_no_batch_norm_and_the_same_logits(model: str, torch: Any) -> None:
     """Equal in float64. In float32 deep random networks amplify rounding errors."""
-    from ipubench.fixtures.runtimes.torch.engines import prepare
+    from ipubench.fixtures.runtimes.torch.host.engines import prepare
 
     built = vary_norms(torch, build_classifier(model)).double()
     inputs = images(torch, 32).double()

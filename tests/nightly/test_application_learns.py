@@ -12,7 +12,7 @@ import pytest
 from ipubench.fixtures.case.values import Parameters
 from ipubench.fixtures.data.tf_data import plain_options
 from ipubench.fixtures.data.tfds import samples
-from tests.runtimes.tensorflow.application.test_on_host import data_in, small, step_of
+from tests.runtimes.tensorflow.host.test_application import data_in, small, step_of
 from tests.support.examples import learnable_cifar
 from tests.support.named_networks_reference import EPSILON, copy_to_keras, keras_network
 

@@ -26,7 +26,7 @@ from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.data.tfds.feed import ApplicationFeed
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.instances.plan import plan
-from ipubench.fixtures.poplar.options import TF_FLAGS
+from ipubench.fixtures.poplar.poplar_options import TF_FLAGS
 from ipubench.fixtures.runtimes import data_parallel
 from tests.doubles.tensorflow_ipu import recorder
 from tests.nightly.options_act import CHOSEN, RECORDED, others, plain

@@ -17,7 +17,7 @@ from ipubench.bench_training.bench_cnn_tensorflow import M2000
 from ipubench.bench_training.training import Training
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.instances.plan import plan
-from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
+from ipubench.fixtures.runtimes.tensorflow.ipu.tensorflow_ipu import TensorFlowIpu
 from tests.doubles.tensorflow_ipu import recorder
 from tests.nightly.options_act import plain, without_effect
 from tests.support.kernels import no_images

@@ -29,7 +29,7 @@ from ipubench.fixtures.case.options import CaseConfig
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.instances.plan import plan
-from ipubench.fixtures.poplar.options import TF_FLAGS
+from ipubench.fixtures.poplar.poplar_options import TF_FLAGS
 from ipubench.models.torch.classification import Described
 from tests.nightly.options_act import digest_of, plain, without_effect
 from tests.support.kernels import no_images
@@ -53,7 +53,7 @@ def torch_asked(config: Classifier, monkeypatch: pytest.MonkeyPatch) -> Generato
     """Yield the requests to PopTorch: the feed and the instances; its calls and the network."""
     import torch
 
-    from ipubench.fixtures.runtimes.torch.ipu import PopTorchIpu
+    from ipubench.fixtures.runtimes.torch.ipu.poptorch_ipu import PopTorchIpu
     from tests.doubles import poptorch as double
 
     monkeypatch.setitem(sys.modules, "poptorch", double.as_module())
@@ -117,7 +117,7 @@ def kernel_asked(kernel: Any, config: Any, by_xla: bool = False) -> Generator[st
 
     Without ``by_xla`` a program of synthetic data is traced but not compiled.
     """
-    from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
+    from ipubench.fixtures.runtimes.tensorflow.ipu.tensorflow_ipu import TensorFlowIpu
     from tests.doubles.tensorflow_ipu import recorder
 
     recorder.reset()

@@ -16,7 +16,7 @@ from ipubench.bench_kernels.bench_popart_lstm import PopartLstm, lstm
 from ipubench.bench_kernels.popart_kernel import PopartKernel
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.devices.ipu import IpuDevice
-from ipubench.fixtures.runtimes.onnx.ipu import PopartIpu
+from ipubench.fixtures.runtimes.popart.popart_ipu import PopartIpu
 from tests.doubles import popart as double
 from tests.nightly.options_act import plain, without_effect
 from tests.support.kernels import no_images

@@ -19,7 +19,7 @@ from ipubench.bench_training.bench_cnn_tensorflow import M2000
 from ipubench.bench_training.training import Training
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.data.tfds.find import find_prepared
-from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
+from ipubench.fixtures.runtimes.tensorflow.ipu.tensorflow_ipu import TensorFlowIpu
 from tests.doubles.tensorflow_ipu import recorder
 from tests.nightly.options_act import digest_of, without_effect
 from tests.support.application_ipu import start

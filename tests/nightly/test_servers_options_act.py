@@ -273,7 +273,7 @@ def serving_asked(
     config: Serving, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Generator[str, None, None]:
     """Yield the inputs of instances; the requests to the SDK, the server and the clients."""
-    from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
+    from ipubench.fixtures.runtimes.tensorflow.ipu.tensorflow_ipu import TensorFlowIpu
     from ipubench.fixtures.servers.tensorflow_serving.runtime import ServingRuntime
 
     double = tensorflow_ipu.recorder

@@ -7,7 +7,7 @@ from typing import Dict
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.poplar.options import (
+from ipubench.fixtures.poplar.poplar_options import (
     POPDIST_CACHE,
     TF_FLAGS,
     Flags,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.poplar.options import (
+from ipubench.fixtures.poplar.poplar_options import (
     parse_options,
     reporting,
     reports_in,

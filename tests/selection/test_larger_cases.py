@@ -9,7 +9,7 @@ from typing import Tuple
 
 import pytest
 
-from ipubench.fixtures.poplar.options import TF_FLAGS
+from ipubench.fixtures.poplar.poplar_options import TF_FLAGS
 from tests.support.harness import ROOT, Outcome, listed
 
 FOUR = "".join(f"-+- Id: [{number}], target: [Fabric]\n" for number in range(4))

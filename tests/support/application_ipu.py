@@ -14,9 +14,9 @@ from ipubench.fixtures.case.values import Parameters
 from ipubench.fixtures.data.tf_data import plain_options
 from ipubench.fixtures.data.tfds.feed import ApplicationFeed
 from ipubench.fixtures.devices.ipu import IpuDevice
+from ipubench.fixtures.runtimes.tensorflow.host.tensorflow_host import TensorFlowHost
 from ipubench.fixtures.runtimes.tensorflow.ipu.settings import ipu_config
-from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
-from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
+from ipubench.fixtures.runtimes.tensorflow.ipu.tensorflow_ipu import TensorFlowIpu
 from tests.doubles import tensorflow_ipu as double
 from tests.doubles.tensorflow_ipu import recorder
 from tests.support.tensorflow_ipu import HARDWARE, start_instance

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ipubench.fixtures.data.options import DATASETS
+from ipubench.fixtures.data.feed_options import DATASETS
 from ipubench.fixtures.data.tfds.samples import textures
 from tests.support.tfds_files import write_prepared
 

@@ -20,7 +20,7 @@ from ipubench.fixtures.case.options import CaseConfig, option
 from ipubench.fixtures.data.feeds import ArrayFeed
 from ipubench.fixtures.instances.plan import rank
 from ipubench.fixtures.instances.protocol import LAUNCHER_VARIABLE
-from ipubench.fixtures.poplar.options import ENGINE_OPTIONS
+from ipubench.fixtures.poplar.poplar_options import ENGINE_OPTIONS
 from ipubench.fixtures.runtimes.model_cache import ModelCache
 from ipubench.fixtures.runtimes.step import BatchWork, ReferenceJobs, Step
 

@@ -16,7 +16,7 @@ from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.machine.onednn import tensorflow_has_onednn
 from ipubench.fixtures.runtimes.tensorflow.host.loop import TensorFlowStep
-from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
+from ipubench.fixtures.runtimes.tensorflow.host.tensorflow_host import TensorFlowHost
 
 Array = Any  # float64 np.ndarray
 Weights = Dict[str, Array]

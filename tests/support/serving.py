@@ -11,9 +11,9 @@ from ipubench.bench_inference.bench_tensorflow_serving import HOST
 from ipubench.bench_inference.serving import Serving
 from ipubench.fixtures.data.tfds.feed import ApplicationFeed
 from ipubench.fixtures.devices.cpu import CpuDevice
-from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
+from ipubench.fixtures.runtimes.tensorflow.host.tensorflow_host import TensorFlowHost
 from ipubench.fixtures.servers.tensorflow_serving.runtime import ServingRuntime
-from ipubench.fixtures.servers.tensorflow_serving.step import ServingStep
+from ipubench.fixtures.servers.tensorflow_serving.serving_step import ServingStep
 from tests.support.harness import ROOT
 
 BATCH, ROWS = 4, 2

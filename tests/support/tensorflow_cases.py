@@ -11,8 +11,8 @@ from ipubench.bench_training.training import Training
 from ipubench.fixtures.data.imagenet.shards import find_shards
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.devices.cpu import CpuDevice
+from ipubench.fixtures.runtimes.tensorflow.host.tensorflow_host import TensorFlowHost
 from ipubench.fixtures.runtimes.tensorflow.host.training import TrainingStep
-from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 from tests.support.tensorflow_cnn import network
 
 # Without batch norms, so that a batch's images are independent.

@@ -11,7 +11,7 @@ import pytest
 from ipubench.fixtures.data.imagenet.feed import ImageNetFeed
 from ipubench.fixtures.data.tf_data import plain_options
 from ipubench.fixtures.devices.ipu import IpuDevice
-from ipubench.fixtures.poplar.options import TF_FLAGS
+from ipubench.fixtures.poplar.poplar_options import TF_FLAGS
 from tests.doubles import popdist
 from tests.doubles import tensorflow_ipu as double
 from tests.support.tensorflow_cnn import CLASSES

@@ -13,7 +13,7 @@ from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.servers.triton.classifiers import GivenRepository, ServedClassifier
 from ipubench.fixtures.servers.triton.repository import ServedModel
 from ipubench.fixtures.servers.triton.runtime import TritonRuntime
-from ipubench.fixtures.servers.triton.step import TritonStep
+from ipubench.fixtures.servers.triton.triton_step import TritonStep
 
 SIZE, BATCH = 8, 2
 MODEL = Path(__file__).resolve().parents[1] / "doubles" / "tiny_model.py"

@@ -28,6 +28,7 @@ from ipubench.fixtures.data.build_tfrecords.source import (
     _read_labels,
     find_sources,
 )
+from ipubench.fixtures.data.feed_options import RecordOptions
 from ipubench.fixtures.data.imagenet.feed import ImageNetFeed
 from ipubench.fixtures.data.imagenet.shards import (
     ShardSet,
@@ -35,7 +36,6 @@ from ipubench.fixtures.data.imagenet.shards import (
     find_shards,
     shard_name,
 )
-from ipubench.fixtures.data.options import RecordOptions
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.data.sources import source
 from ipubench.fixtures.pytest_fixtures import shared_of

@@ -193,7 +193,7 @@ def test_a_case_on_a_gpu_uses_the_decoder_if_there_is_one(
     import torch
 
     from ipubench.fixtures.data.images import on_gpu
-    from ipubench.fixtures.runtimes.torch.classifier import ClassifierStep
+    from ipubench.fixtures.runtimes.torch.host.classifier import ClassifierStep
 
     feed = feed_of(tmp_path, batch_size=2, workers=1, task_images=4)
     seen: List[torch.Tensor] = []

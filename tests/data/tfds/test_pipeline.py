@@ -12,7 +12,7 @@ import pytest
 
 from ipubench.fixtures.case.errors import DataError
 from ipubench.fixtures.data.cache import SAMPLES
-from ipubench.fixtures.data.options import DATASETS
+from ipubench.fixtures.data.feed_options import DATASETS
 from ipubench.fixtures.data.tfds.feed import ApplicationFeed
 from ipubench.fixtures.data.tfds.find import find_prepared
 from ipubench.fixtures.data.tfds.pipeline import dataset as batches_of

@@ -63,7 +63,7 @@ def popart(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     import torch
 
     from ipubench.fixtures.runtimes.onnx import cuda_engine, torch_engine
-    from ipubench.fixtures.runtimes.onnx.host import OnnxHost
+    from ipubench.fixtures.runtimes.onnx.onnx_host import OnnxHost
 
     device: Any = CudaDevice(0) if request.param == "cuda" else CpuDevice()
     if request.param == "cpu":

@@ -14,7 +14,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from ipubench.fixtures.poplar.options import ASKED_BY, case_flags
+from ipubench.fixtures.poplar.poplar_options import ASKED_BY, case_flags
 from tests.doubles import tensorflow_ipu as double
 from tests.doubles.tensorflow_ipu import config as double_config
 from tests.support.sdk_api import described_parameters, description, parameters, public, source

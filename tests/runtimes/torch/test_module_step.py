@@ -41,7 +41,7 @@ class Encoder(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignor
 
 @pytest.fixture
 def host() -> Any:
-    from ipubench.fixtures.runtimes.torch.host import TorchHost
+    from ipubench.fixtures.runtimes.torch.host.torch_host import TorchHost
 
     return TorchHost(CpuDevice(pin=False))
 
@@ -128,7 +128,7 @@ def test_the_trace_opens(host: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("train", [False, True])
 def test_an_ipu_runs_it_by_poptorch(monkeypatch: pytest.MonkeyPatch, train: bool) -> None:
     monkeypatch.setitem(sys.modules, "poptorch", double.as_module())
-    from ipubench.fixtures.runtimes.torch.ipu import PopTorchIpu
+    from ipubench.fixtures.runtimes.torch.ipu.poptorch_ipu import PopTorchIpu
 
     module = Encoder(loss=train)
     given = (values(), labels()) if train else values()

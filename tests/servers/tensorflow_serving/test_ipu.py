@@ -58,7 +58,7 @@ def tf(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def export(folder: Path, device: IpuDevice = HARDWARE, **changes: Any) -> Any:
-    from ipubench.fixtures.runtimes.tensorflow.ipu.step import start
+    from ipubench.fixtures.runtimes.tensorflow.ipu.ipu_step import start
     from ipubench.fixtures.servers.tensorflow_serving.export import export_on_ipu
 
     config = dataclasses.replace(SMALL, **changes)
@@ -184,7 +184,7 @@ def test_a_failing_export_releases_the_ipu_and_reports_the_reason(tf: Any, tmp_p
 
 @pytest.mark.framework
 def test_the_emulator_cannot_serve(tf: Any, tmp_path: Path) -> None:
-    from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
+    from ipubench.fixtures.runtimes.tensorflow.ipu.tensorflow_ipu import TensorFlowIpu
     from ipubench.fixtures.servers.tensorflow_serving.runtime import ServingRuntime
 
     device = IpuModelDevice()

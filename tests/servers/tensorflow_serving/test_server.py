@@ -16,7 +16,7 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.tfds import pipeline
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.machine.process import accepts_connections
-from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
+from ipubench.fixtures.runtimes.tensorflow.host.tensorflow_host import TensorFlowHost
 from ipubench.fixtures.servers.tensorflow_serving.requests import ServingRequests, feed_images
 from ipubench.fixtures.servers.tensorflow_serving.runtime import ServingRuntime
 from ipubench.fixtures.servers.tensorflow_serving.server import ServingServer

@@ -19,7 +19,7 @@ from ipubench.fixtures.servers import clients as client_processes
 from ipubench.fixtures.servers.clients import Clients, RequestError
 from ipubench.fixtures.servers.load import CONSTANT, Load, LoadResult, percentiles
 from ipubench.fixtures.servers.scenario import Scenario
-from ipubench.fixtures.servers.tensorflow_serving.step import ServingStep
+from ipubench.fixtures.servers.tensorflow_serving.serving_step import ServingStep
 from tests.support.serving import feed
 
 # When a client starts, and when its responses come.

@@ -40,7 +40,7 @@ from ipubench.fixtures.data.tfds.find import find_prepared
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.case.values import Parameters
-from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
+from ipubench.fixtures.runtimes.tensorflow.host.tensorflow_host import TensorFlowHost
 folder, rank, count = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 config = Application(
     name="small", dataset="mnist", model_name="toy_model_bn", precision="32.32", data="real",

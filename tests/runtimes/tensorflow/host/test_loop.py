@@ -14,8 +14,8 @@ from ipubench.fixtures.devices.base import Device, DeviceError
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.runtimes.shared import compute_dtypes
 from ipubench.fixtures.runtimes.tensorflow.host.loop import TensorFlowStep
+from ipubench.fixtures.runtimes.tensorflow.host.tensorflow_host import TensorFlowHost
 from ipubench.fixtures.runtimes.tensorflow.model import RING, block_length
-from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 from tests.support.loop_options import FewBatches
 
 pytestmark = pytest.mark.framework
@@ -211,7 +211,7 @@ def test_cuda_without_a_gpu_is_refused_with_what_is_missing() -> None:
 
 @pytest.mark.parametrize("xla", ["off", "on"])
 def test_facts_for_the_meter(xla: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Smaller work than in reality: tests/runtimes/onnx/test_host.py covers its size."""
+    """Smaller work than in reality: tests/runtimes/onnx/test_onnx_host.py covers its size."""
     monkeypatch.setattr(CpuDevice, "peak_size", 256)
     monkeypatch.setattr(CpuDevice, "copy_bytes", 1 << 20)
     step = ready(Probe(), feed("synthetic"), mode="training", xla=xla)

@@ -16,7 +16,7 @@ from ipubench.bench_training.bench_cnn_tensorflow import HOST
 from ipubench.bench_training.training import Training
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.runtimes.step import ask
-from ipubench.fixtures.runtimes.tensorflow.host.step import ALONE_FLOP
+from ipubench.fixtures.runtimes.tensorflow.host.host_step import ALONE_FLOP
 from ipubench.fixtures.runtimes.tensorflow.model import RING
 from ipubench.models.published import Stage
 from ipubench.models.tensorflow.cnn import blocks

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.poplar.options import TF_FLAGS
+from ipubench.fixtures.poplar.poplar_options import TF_FLAGS
 from ipubench.plugins.measure.rounds import timed_call
 from tests.doubles import tensorflow_ipu as double
 from tests.doubles.tensorflow_ipu import recorder

@@ -25,11 +25,11 @@ from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.ipu import IpuDevice, IpuModelDevice
-from ipubench.fixtures.poplar.options import TF_FLAGS
+from ipubench.fixtures.poplar.poplar_options import TF_FLAGS
 from ipubench.fixtures.runtimes.step import ReferenceJobs
+from ipubench.fixtures.runtimes.tensorflow.host.tensorflow_host import TensorFlowHost
 from ipubench.fixtures.runtimes.tensorflow.ipu.loop import LoopStep
-from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
-from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
+from ipubench.fixtures.runtimes.tensorflow.ipu.tensorflow_ipu import TensorFlowIpu
 from tests.doubles import tensorflow_ipu as double
 from tests.doubles.tensorflow_ipu import recorder
 from tests.support.loop_options import FewBatches

@@ -11,7 +11,10 @@ from ipubench.bench_training.application.case import Application
 from ipubench.bench_training.bench_application import POD4
 from ipubench.bench_training.training import Training
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.runtimes.tensorflow.pipelines import check_training, micro_batches_at_once
+from ipubench.fixtures.runtimes.tensorflow.ipu.pipelines import (
+    check_training,
+    micro_batches_at_once,
+)
 from tests.doubles.tensorflow_ipu import recorder
 from tests.doubles.tensorflow_ipu.pipelining import PipelineSchedule, check_count
 from tests.runtimes.tensorflow.ipu import test_training as training

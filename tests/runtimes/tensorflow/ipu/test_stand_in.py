@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Type
 
 import pytest
 
-from ipubench.fixtures.poplar.options import TF_FLAGS
+from ipubench.fixtures.poplar.poplar_options import TF_FLAGS
 from tests.doubles.tensorflow_ipu import recorder
 from tests.support.tensorflow_ipu import SYNTHETIC, install
 

@@ -22,13 +22,13 @@ from ipubench.fixtures.data.imagenet.shards import find_shards
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.ipu import IpuDevice, IpuModelDevice
-from ipubench.fixtures.poplar.options import TF_FLAGS
+from ipubench.fixtures.poplar.poplar_options import TF_FLAGS
 from ipubench.fixtures.runtimes.step import ask
 from ipubench.fixtures.runtimes.tensorflow import images
+from ipubench.fixtures.runtimes.tensorflow.host.tensorflow_host import TensorFlowHost
 from ipubench.fixtures.runtimes.tensorflow.ipu import program, training
+from ipubench.fixtures.runtimes.tensorflow.ipu.tensorflow_ipu import TensorFlowIpu
 from ipubench.fixtures.runtimes.tensorflow.ipu.training import TrainingProgram
-from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
-from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
 from ipubench.models.tensorflow.cnn.run import ForwardPass
 from tests.doubles.tensorflow_ipu import recorder
 from tests.support.tensorflow_cnn import draw_nothing, network

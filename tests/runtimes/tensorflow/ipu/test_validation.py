@@ -14,10 +14,10 @@ import pytest
 
 from ipubench.bench_inference.bench_cnn_tensorflow import IPU, M2000
 from ipubench.bench_inference.validation import Validation
-from ipubench.fixtures.poplar.options import TF_FLAGS
+from ipubench.fixtures.poplar.poplar_options import TF_FLAGS
 from ipubench.fixtures.runtimes.tensorflow.ipu.program import group_norm_function
+from ipubench.fixtures.runtimes.tensorflow.ipu.tensorflow_ipu import TensorFlowIpu
 from ipubench.fixtures.runtimes.tensorflow.ipu.validation import ValidationProgram
-from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
 from ipubench.models.tensorflow.cnn.run import ForwardPass
 from ipubench.models.tensorflow.training.inputs import normalise
 from tests.doubles.tensorflow_ipu import recorder
