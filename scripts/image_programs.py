@@ -42,7 +42,7 @@ from ipubench.fixtures.data.sources import source
 from ipubench.fixtures.machine.files import write_atomically
 from ipubench.plugins.listing.describe import meaning
 from scripts.data_flow import data_flow
-from scripts.steps import bench_functions, families, step_of
+from scripts.steps import bench_functions, families, step_of, tensorflow_module
 
 SCRIPTS = Path(__file__).resolve().parent
 ROOT = SCRIPTS.parent
@@ -138,12 +138,11 @@ def program_text(config: Any, function: Any, host: bool) -> str:
 def host_program(config: Any, function: Any) -> Tuple[List[str], Any]:
     """Return the facts and the graph of a case on a CPU without 16-bit types."""
     from ipubench.fixtures.devices.cpu import CpuDevice
-    from ipubench.fixtures.runtimes.tensorflow.host.host_step import ImageStep
-    from ipubench.fixtures.runtimes.tensorflow.host.tensorflow_host import TensorFlowHost
 
+    image_step = tensorflow_module("host.host_step", "host.step").ImageStep
     device = CpuDevice(pin=False)
     device.half, device.threads = "float32", 1
-    runtime = TensorFlowHost(device)
+    runtime = tensorflow_module("host.tensorflow_host", "on_host").TensorFlowHost(device)
     tf = runtime.tf
     tf.random.set_seed(1)  # random labels are constants of the graph
     # Graphs are saved as they were traced, so rewriting them would only take time.
@@ -152,7 +151,7 @@ def host_program(config: Any, function: Any) -> Tuple[List[str], Any]:
     try:
         step.build()
         # A call without a batch takes as long as tracing, in a large network.
-        with mock.patch.object(ImageStep, "_fetched", traced_only):
+        with mock.patch.object(image_step, "_fetched", traced_only):
             step.compile()
         facts = facts_of(step, items)
         with tempfile.TemporaryDirectory() as folder:
@@ -171,7 +170,6 @@ def traced_only(step: Any, batches: int) -> None:
 def ipu_program(config: Any, function: Any) -> Tuple[List[str], Any]:
     """Return the facts, the SDK's calls and the graph of a case on IPUs."""
     from ipubench.fixtures.devices.ipu import IpuDevice
-    from ipubench.fixtures.runtimes.tensorflow.ipu.tensorflow_ipu import TensorFlowIpu
     from scripts.ipu_lint import Traced, first_trace
     from tests.doubles import tensorflow_ipu as double
     from tests.doubles.tensorflow_ipu.program import Extended
@@ -181,7 +179,8 @@ def ipu_program(config: Any, function: Any) -> Tuple[List[str], Any]:
     recorder.one_micro_batch = True
     if hasattr(config, "instances"):
         config = dataclasses.replace(config, instances=1)
-    step, items = step_of(function, config, TensorFlowIpu(IpuDevice()))
+    runtime = tensorflow_module("ipu.tensorflow_ipu", "on_ipu").TensorFlowIpu(IpuDevice())
+    step, items = step_of(function, config, runtime)
     try:
         with mock.patch.object(Extended, "call_for_each_replica", first_trace):
             step.build()

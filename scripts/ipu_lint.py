@@ -23,12 +23,10 @@ from unittest import mock
 from ipubench import bench_inference, bench_kernels, bench_training
 from ipubench.fixtures.case.cases import SWEEP
 from ipubench.fixtures.devices.ipu import IpuDevice
-from ipubench.fixtures.runtimes.tensorflow.ipu.ipu_step import start
-from ipubench.fixtures.runtimes.tensorflow.ipu.tensorflow_ipu import TensorFlowIpu
 from ipubench.fixtures.servers.tensorflow_serving.export import export_on_ipu
 from scripts.hlo_loops import Module
 from scripts.markdown_table import markdown_row
-from scripts.steps import DATA, bench_functions, families, step_of
+from scripts.steps import DATA, bench_functions, families, step_of, tensorflow_module
 from tests.doubles import tensorflow_ipu as double
 from tests.doubles.tensorflow_ipu.batch_norms import HALF_BATCH_NORM
 from tests.doubles.tensorflow_ipu.program import Extended
@@ -306,14 +304,15 @@ def traced(name: str, config: Any, function: Any) -> Iterator[Program]:
     modules[double.ROOT].serving = SimpleNamespace(export_single_step=exported)  # type: ignore[attr-defined]
     sys.modules.update(modules)
     recorder.one_micro_batch = True
-    session = start(device, synthetic=True)
+    session = tensorflow_module("ipu.ipu_step", "ipu.step").start(device, synthetic=True)
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(Extended, "call_for_each_replica", first_trace))
         try:
             if "serving" in function.__name__:
                 feed = config.validation_feed(DATA)()
                 export_on_ipu(session, config.classifier(), config, feed, Path())
-            step, _ = step_of(function, config, TensorFlowIpu(device))
+            runtime = tensorflow_module("ipu.tensorflow_ipu", "on_ipu").TensorFlowIpu(device)
+            step, _ = step_of(function, config, runtime)
             stack.callback(step.close)
             step.build()
             step.compile()

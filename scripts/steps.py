@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 from types import ModuleType
@@ -22,6 +23,15 @@ def _no_files(*_: str) -> Any:
 
 #: Generated in memory or on the device.
 DATA = Data(_no_files)
+
+
+def tensorflow_module(name: str, before: str) -> Any:
+    """Import a module of TensorFlow's runtimes. ``before``: its name at earlier commits, for the
+    script that compares with one.
+    """
+    folder = "ipubench.fixtures.runtimes.tensorflow"
+    found = name if importlib.util.find_spec(f"{folder}.{name}") else before
+    return importlib.import_module(f"{folder}.{found}")
 
 
 def families(function: Callable[..., None]) -> Iterator[CaseSet]:
