@@ -44,7 +44,7 @@ def run(
         "bench_inference/bench_cnn_torch.py", "-k", "resnet50-ipu", "--device=ipu-model",
         f"--results-dir={tmp_path}", "--set=micro_batch_size=1", "--set=device_iterations=2",
         f"--set=model={model}", "--steps=2",
-        "--precision=32.32",  # float16 is slow on a CPU; tests/runtimes/torch/ipu/test_poptorch_ipu.py covers it
+        "--precision=32.32",  # float16, slow on a CPU, is in test_poptorch_ipu.py
         *weights, *words, framework="torch",
     )  # fmt: skip
 
