@@ -67,8 +67,11 @@ class ProcessRunner:
             noisy = len(views) - slower - faster
             kinds = (slower, "slower so far"), (faster, "faster so far"), (noisy, "not clear yet")
             parts = [f"{number} {what}" for number, what in kinds if number]
-            seconds = min(left, self._pairs.seconds_left(list(waiting)))
-            text += f", {len(waiting)} open: {', '.join(parts)}; {rough_duration(seconds)} left"
+            needed = self._pairs.seconds_left(list(waiting))
+            text += f", {len(waiting)} open: {', '.join(parts)}; "
+            text += f"{rough_duration(min(left, needed))} left"
+            if needed > left:
+                text += f", {rough_duration(needed)} needed"
         self._run.progress.line(text)
 
     def stop(self, cases: Sequence[OpenCase], need: Need, left: float) -> None:
