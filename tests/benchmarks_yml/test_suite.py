@@ -251,7 +251,7 @@ def test_a_file_outside_the_project_and_its_commands(specs: Specs, tmp_path_fact
     (outside / "prog.py").write_text(PROGRAM.replace('"RATE", "100"', '"RATE", "50"'))
     file = str(outside / "benchmarks.yml")
     words = (file, "-k", "fails or net_infer", "--set=size=8,16")
-    outcome = specs.run(*words, "--dry-run", file="conftest.py").assert_code(0)
+    outcome = specs.listed(*words, "--dry-run", file="conftest.py").assert_code(0)
     outcome.line("with COLOUR=blue:")
     outcome.line("    mpirun --np 1 python3 prog.py --size 16 blue")
     # Two files with one name are distinguished; each is measured again at its place.

@@ -99,7 +99,7 @@ def test_a_value_of_a_short_spelling_is_not_taken_for_a_path(own: OwnProject) ->
 
 def test_help_has_one_line_and_all_options_on_request(own: OwnProject) -> None:
     (own.folder / "tests" / "conftest.py").write_text(OPTIONS)
-    shown = own.run("--help-ipubench", "tests").assert_code(0).text
+    shown = own.listed("--help-ipubench", "tests").assert_code(0).text
     options = [option for section in sections() for option in section.options]
     names = {option.name for option in options if not option.is_hidden}
     assert [name for name in names if f"  --{name}" not in shown and name not in HEADER] == []
@@ -110,5 +110,7 @@ def test_help_has_one_line_and_all_options_on_request(own: OwnProject) -> None:
 
 def test_the_suite_accepts_both_spellings(project: Project) -> None:
     words = ("-k", "beta", "--ipubench-set=batch_size=4", "--set", "layers=2")
-    outcome = project.run("--collect-only", "-q", "--ipubench-device=fake", *words).assert_code(0)
+    outcome = project.listed("--collect-only", "-q", "--ipubench-device=fake", *words).assert_code(
+        0
+    )
     assert "another plugin" not in outcome.text

@@ -14,7 +14,7 @@ import pytest
 
 from ipubench.fixtures.runtimes.model_cache import ModelCache
 from tests.machine.test_process import runs, wait_until_gone
-from tests.support.harness import Project, Started, counting_rounds, run_pytest, start_pytest
+from tests.support.harness import Project, Started, counting_rounds, listed, start_pytest
 from tests.support.instances import WORDS, notes_of, record_of, run, with_instances
 
 pytestmark = pytest.mark.skipif(
@@ -183,5 +183,5 @@ def test_a_failing_launcher_shows_its_output(together: Project) -> None:
 
 def test_the_option_for_instances_cannot_be_used_by_hand(together: Project) -> None:
     together.refused("--ipubench-instance=127.0.0.1:1").line("--ipubench-instance is for ")
-    help_text = run_pytest(together.folder, together.environment, "--help-ipubench").text
+    help_text = listed(together.folder, together.environment, "--help-ipubench").text
     assert "--dry-run" in help_text and "instance ADDRESS" not in help_text

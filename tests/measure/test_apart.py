@@ -13,7 +13,7 @@ import pytest
 
 from ipubench.fixtures.poplar.poplar_options import TF_FLAGS
 from ipubench.plugins.run.journal import journals
-from tests.support.harness import ROOT, Outcome, run_pytest
+from tests.support.harness import ROOT, Outcome, listed, run_pytest
 from tests.support.sdk_variables import ATTACH_ERROR, CRASH, LOG
 
 pytestmark = pytest.mark.framework
@@ -119,8 +119,8 @@ def test_one_command_has_every_case_of_an_ipu_once(tmp_path: Path) -> None:
     reasons = [line for line in outcome.lines if re.match(r"\d+ cases? (?!are|is)", line)]
     assert [line.partition(": ")[2] for line in reasons] == ["--device=cpu or --device=cuda"]
     ran = json.loads(log.read_text())
-    listed = run_pytest(ROOT, given, *words[2:], "--collect-only", "-q").assert_code(0).lines
-    assert sorted(case for _, case, _ in ran) == sorted(line for line in listed if "::" in line)
+    found = listed(ROOT, given, *words[2:], "--collect-only", "-q").assert_code(0).lines
+    assert sorted(case for _, case, _ in ran) == sorted(line for line in found if "::" in line)
     here = {str(flags) for where, _, flags in ran if where == "here" and flags}
     apart = {str(flags) for where, _, flags in ran if where == "apart"}
     assert len(here) == 1 and apart and here.isdisjoint(apart)

@@ -404,7 +404,7 @@ def test_an_option_that_would_change_nothing_is_refused_by_its_name(
         own.refused("tests", "-k", selected, word).line(f"ERROR: {word}: ")
     option = word.partition("=")[0].lstrip("-")
     if option == "precision":
-        outcome = own.run("tests", word, "--collect-only", "-q").assert_code(0)
+        outcome = own.listed("tests", word, "--collect-only", "-q").assert_code(0)
         assert collected(outcome) == ["typed-synthetic-32.32"]
         outcome.line("2 cases without the option precision")
 

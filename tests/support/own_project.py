@@ -12,7 +12,7 @@ from tests.support.harness import (
     QUIETLY,
     ROOT,
     Outcome,
-    refused,
+    listed,
     run_elsewhere,
     run_pytest,
 )
@@ -60,7 +60,11 @@ class OwnProject:
 
     def refused(self, *words: str) -> Outcome:
         """Return the end of a run that a usage error ends, without a process."""
-        return refused(self.folder, self.environment, *words)
+        return self.listed(*words).assert_code(4)
+
+    def listed(self, *words: str) -> Outcome:
+        """Return the end of a run that calls no test, without a process."""
+        return listed(self.folder, self.environment, *words)
 
     def commit(self, message: str) -> None:
         """Make the folder a repository with one commit."""
