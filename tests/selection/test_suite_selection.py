@@ -346,7 +346,7 @@ def test_a_removed_case_is_missing_if_its_file_or_class_was_collected(
     outcome = run_near(near, named, *GATED).assert_code(1)
     outcome.line(f"  missing: {gone}")
     assert sum(line.startswith("  missing: ") for line in outcome.lines) == 1
-    assert sum("renamed in gate.yml" in line for line in outcome.lines) == 1
+    assert sum(" in gate.yml" in line for line in outcome.lines) == 1
 
 
 @pytest.mark.parametrize("workers", [(), ("-n1",)])
@@ -359,7 +359,7 @@ def test_an_invalid_point_of_a_sweep_does_not_stop_the_valid_ones(
         "beta-synthetic-bs4",
         "beta-synthetic-bs8",
     ]
-    assert "batch_size=0: '0' " in outcome.line("not measured: beta cannot have --set=")
+    outcome.line("not measured: beta cannot have --set=batch_size=0: '0' ")
     assert len(project.baseline("main")["benchmarks"]) == 2
 
 

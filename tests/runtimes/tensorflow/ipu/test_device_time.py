@@ -137,6 +137,6 @@ def test_a_failure_on_the_ipus_of_an_instance_is_raised_when_fetched(
     application.start(monkeypatch, 1, 2, 4, 1)
     made = application.step_of(config)
     made.compile()
-    with pytest.raises(CaseError, match="(?s) 2 IPUs .*: .*End of seq"):
+    with pytest.raises(CaseError, match="(?s) 2 IPUs .*: .*End of"):
         made()
     made.close()
