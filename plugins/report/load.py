@@ -66,8 +66,7 @@ def _is_history(path: Path) -> bool:
     found = store.listed(path)
     if any(one.name == "baseline.json" or one.suffix == ".jsonl" for one in found):
         return False
-    of_machines = any(store.baselines_in(one) for one in found if one.is_dir())
-    return of_machines or bool(store.numbered_in(path))
+    return any(map(store.numbered_in, [path, *(one for one in found if one.is_dir())]))
 
 
 def _of_history(folder: Path) -> Iterator[CaseRow]:

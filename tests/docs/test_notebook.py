@@ -26,7 +26,7 @@ def test_the_cells_of_the_notebook_run(tmp_path: Path, monkeypatch: pytest.Monke
     shutil.copy(ROOT / "tests" / "stored" / "report.json", tmp_path / "out" / "baseline.json")
     for day in range(1, 12):
         run = entry(time=f"2026-01-{day:02}T00:00:00Z", slower=1.25 if day > 6 else 1 + day / 5000)
-        write(tmp_path / "baselines" / "history" / "m" / f"{day:02}.json", document(run))
+        write(tmp_path / "baselines" / "history" / "m" / f"202601{day:02}.json", document(run))
     cells = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     cells[-1] = cells[-1].replace(".plot(logy=True)", "")  # the picture needs matplotlib
     program = "\n".join([*cells, "print(len(run), len(steps))"])

@@ -33,6 +33,8 @@ def test_a_journal_and_a_folder_are_read_too(tmp_path: Path) -> None:
     assert ipubench.load(STORED / "baseline.json")[0]["verdict"] == "measured"
     with pytest.raises(ipubench.BaselineError, match="neither a journal"):
         ipubench.load(STORED / "specs")
+    with pytest.raises(ipubench.BaselineError, match="neither a journal"):
+        ipubench.load(STORED.parent)  # it has folders with other JSON files
 
 
 def test_a_history_is_a_record_per_run_and_marks_the_first_run_of_a_level(tmp_path: Path) -> None:
