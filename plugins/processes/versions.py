@@ -19,7 +19,7 @@ import sys
 import sysconfig
 import venv
 from pathlib import Path
-from typing import Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 import pytest
 from packaging.requirements import InvalidRequirement, Requirement
@@ -87,11 +87,13 @@ def requested(given: str) -> List[Tuple[str, str]]:
 
 def are_installed(given: str) -> bool:
     """Return whether all versions that ``--against=pip:...`` names are installed here."""
-    here = installed()
-    return all(
-        name in here and SpecifierSet(f"=={version}").contains(here[name], prereleases=True)
-        for name, version in ((normalized(name), version) for name, version in requested(given))
-    )
+    here = distributions(site_folders())
+    return all(_has(here, name, version) for name, version in requested(given))
+
+
+def _has(found: Dict[str, Distribution], name: str, version: str) -> bool:
+    one = found.get(normalized(name))
+    return one is not None and SpecifierSet(f"=={version}").contains(one.version, prereleases=True)
 
 
 def find_versions(given: str) -> Versions:
@@ -124,6 +126,14 @@ def find_versions(given: str) -> Versions:
             "IPUBENCH_CACHE_DIR names another one"
         ) from None
     there = distributions([str(site)])
+    effective = distributions([str(site), *here])
+    for name, version in wanted:
+        if not _has(effective, name, version):
+            kept.remove(folder)
+            raise pytest.UsageError(
+                f"{option}: pip ended without an error, and {name} {version} is not in {site}; see "
+                "what redirects it: pip config list, or a variable such as PIP_ROOT"
+            )
     named = [there[name] for name in {normalized(name) for name, _ in wanted} if name in there]
     modules = sorted({name for one in named for name in modules_of(one)})
     return Versions(str(_python(folder)), site, tuple(modules), tuple(_unfulfilled(site, here)))

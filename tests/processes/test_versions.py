@@ -97,3 +97,19 @@ def test_uv_installs_where_it_is_installed(
     monkeypatch.setenv("PATH", str(program.parent), prepend=":")
     assert find_versions("pip:helper==1.0").modules == ("helper",)
     assert said.read_text().startswith("pip install --python ")
+
+
+def test_an_installer_that_does_nothing_is_found(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as pip with PIP_DRY_RUN or PIP_ROOT."""
+    program = tmp_path / "bin" / "uv"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+    for given in ("pip:helper==1.0", "pip:nothing==1.0"):
+        with pytest.raises(pytest.UsageError, match="is not in"):
+            find_versions(given)
+    program.unlink()
+    assert find_versions("pip:helper==1.0").modules == ("helper",)
