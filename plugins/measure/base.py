@@ -67,7 +67,7 @@ from ipubench.plugins.selection.selected import framework_of
 from ipubench.plugins.state import Run, run_of
 
 if TYPE_CHECKING:
-    from ipubench.fixtures.runtimes.loop import InLoop
+    from ipubench.fixtures.runtimes.event_loop import InLoop
 
 __tracebackhide__ = left_out
 

@@ -38,7 +38,7 @@ from ipubench.plugins.record.structs import (
 )
 
 if TYPE_CHECKING:
-    from ipubench.fixtures.runtimes.loop import InLoop
+    from ipubench.fixtures.runtimes.event_loop import InLoop
 
 __tracebackhide__ = left_out
 
@@ -105,7 +105,7 @@ def awaiting(benchmark: Any, function: Any) -> Optional[InLoop]:
     """
     if not (is_coroutine(function) and a_loop_runs()):
         return None
-    from ipubench.fixtures.runtimes.loop import InLoop
+    from ipubench.fixtures.runtimes.event_loop import InLoop
 
     in_loop = InLoop(function, benchmark.wait)
     benchmark._timer = in_loop.clock
