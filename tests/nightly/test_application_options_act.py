@@ -168,8 +168,9 @@ def arguments(config: Application) -> str:
     recorder.reset()
     recorder.only_arguments = True
     step = step_of(config, feed=fed)
-    step._run = step._tf.function(step._program, autograph=False, jit_compile=True)
-    step._execute()
+    program = step.program
+    program._run = program._tf.function(program._program, autograph=False, jit_compile=True)
+    program._execute()
     found = plain(recorder.calls)
     step.close()
     return without_dates(found)

@@ -28,9 +28,16 @@ from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.instances.plan import plan
+from ipubench.fixtures.machine.loopback import LocalServer
+from ipubench.fixtures.servers import images, request_step
 from ipubench.fixtures.servers.load import Load, LoadResult, percentiles
+from ipubench.fixtures.servers.tensorflow_serving.runtime import ServingRuntime
+from ipubench.fixtures.servers.tensorflow_serving.server import ServingServer
+from ipubench.fixtures.servers.triton import server as triton_server
 from ipubench.fixtures.servers.triton.installation import Installation
 from ipubench.fixtures.servers.triton.network import FACTS
+from ipubench.fixtures.servers.triton.server import TritonServer
+from ipubench.fixtures.servers.triton.triton_step import TritonStep
 from tests.doubles import poptorch_export, tensorflow_ipu, tensorflow_serving
 from tests.doubles.poptorch import recorder
 from tests.nightly.options_act import plain, without_effect
@@ -51,27 +58,21 @@ class Inputs:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         self.said: List[Any] = []
         self._folder = folder
-        servers = "ipubench.fixtures.servers"
-        server = "ipubench.fixtures.machine.loopback.LocalServer"
-        for name, stand_in in {
-            f"{servers}.request_step.Clients": self.clients,
-            f"{servers}.triton.server.find_installation": lambda _: Installation(folder, folder),
-            f"{servers}.triton.server.link_backend": lambda *_: None,
-            f"{servers}.triton.server.server_options": lambda *_: frozenset({"grpc-address"}),
-            f"{servers}.triton.server.TritonServer._query": lambda server, question, *words: (
-                self.answer()
-            ),
-            f"{servers}.triton.step.TritonStep._server_logits": lambda step, _: (
-                step._runtime._expected
-            ),
-            f"{servers}.tensorflow_serving.server.ServingServer.predict": lambda *_: self.predict(),
-            f"{servers}.tensorflow_serving.runtime.ServingRuntime.compare": lambda *_: 0.0,
-            f"{server}.launch": lambda server: self.launch(server),
-            f"{server}.wait_for_model": lambda server: self.load(server),
-        }.items():
-            monkeypatch.setattr(name, stand_in)
-        # This many threads decode real files.
-        monkeypatch.setattr(f"{servers}.images.ThreadPoolExecutor", self.pool)
+        replaced: List[Tuple[Any, str, Any]] = [
+            (request_step, "Clients", self.clients),
+            (images, "ThreadPoolExecutor", self.pool),  # this many threads decode real files
+            (triton_server, "find_installation", lambda _: Installation(folder, folder)),
+            (triton_server, "link_backend", lambda *_: None),
+            (triton_server, "server_options", lambda *_: frozenset({"grpc-address"})),
+            (TritonServer, "_query", lambda *_: self.answer()),
+            (TritonStep, "_server_logits", lambda step, _: step._runtime._expected),
+            (ServingServer, "predict", lambda *_: self.predict()),
+            (ServingRuntime, "compare", lambda *_: 0.0),
+            (LocalServer, "launch", lambda server: self.launch(server)),
+            (LocalServer, "wait_for_model", lambda server: self.load(server)),
+        ]
+        for owner, name, stand_in in replaced:
+            monkeypatch.setattr(owner, name, stand_in)
 
     def launch(self, server: Any) -> None:
         server.port = server.port or 1
@@ -274,7 +275,6 @@ def serving_asked(
 ) -> Generator[str, None, None]:
     """Yield the inputs of instances; the requests to the SDK, the server and the clients."""
     from ipubench.fixtures.runtimes.tensorflow.ipu.tensorflow_ipu import TensorFlowIpu
-    from ipubench.fixtures.servers.tensorflow_serving.runtime import ServingRuntime
 
     double = tensorflow_ipu.recorder
     double.reset()

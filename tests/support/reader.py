@@ -34,5 +34,5 @@ class Reader:
     def pytest(self, command: str, *smaller: str) -> Outcome:
         """Run a command of the page, with arguments that shorten it to seconds."""
         environment = {**os.environ, "IPUBENCH_LEASE_DIR": str(self.folder.parent)}
-        words = ("--device=cpu", *shlex.split(command), *smaller)
+        words = (*shlex.split(command), *smaller)
         return run_pytest(self.folder, environment, *words, framework=self._framework)

@@ -25,7 +25,7 @@ def copy_of_the_project(folder: Path) -> Path:
     """Return a copy of the project as in a user's clone after a run.
 
     Compiled files must match their sources in time and size. The machine's peaks are measured with
-    less work, as in tests/support/suite_server.py.
+    less work, as in tests/support/suite_server.py, and cases run on the CPU.
     """
     matching = shutil.ignore_patterns(*LEFT_OUT)
 
@@ -34,6 +34,7 @@ def copy_of_the_project(folder: Path) -> Path:
 
     shutil.copytree(ROOT, folder, symlinks=True, ignore=left_out)
     for name, old, new in (
+        ("pytest.ini", "addopts =", "addopts = --device=cpu"),
         ("plugins/measure/rounds.py", "PEAK_SECONDS = 0.5", "PEAK_SECONDS = 0.1"),
         ("fixtures/devices/cpu.py", "peak_size = 2048", "peak_size = 1024"),
         ("fixtures/devices/cpu.py", "copy_bytes = 256 << 20", "copy_bytes = 32 << 20"),
@@ -67,10 +68,9 @@ def run_alone(
 
 
 def run_pytest_in_copy(folder: Path, *words: str) -> Outcome:
-    """Run ``pytest WORDS`` on the CPU in a copy of the project, with the copy's modules."""
+    """Run ``pytest WORDS`` in a copy of the project, with the copy's modules."""
     own = {"PYTHONPATH": str(folder), "IPUBENCH_LEASE_DIR": str(folder.parent)}
-    common = ("-m", "pytest", "--device=cpu", *QUIETLY)
-    return run_alone(folder, {**os.environ, **own}, *common, *words, seconds=600.0)
+    return run_alone(folder, {**os.environ, **own}, "-m", "pytest", *QUIETLY, *words, seconds=600.0)
 
 
 class Repository(Project):
