@@ -36,6 +36,7 @@ from ipubench.fixtures.case.options import plain_options
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.machine.frames import left_out
+from ipubench.fixtures.runtimes import declared
 from ipubench.fixtures.runtimes.call import CallStep
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.fixtures.runtimes.surrounded import Around
@@ -249,6 +250,7 @@ class StepMeter(ABC):
                     f"{self.item.nodeid}: meter(..., setup=, teardown=) takes a callable, and "
                     f"{type(step).__name__} is a step: do this work in its own build() and close()"
                 )
+            declared.check(step)
             work = step
         else:
             work = CallStep(_callable(step), setup, teardown)
@@ -310,6 +312,7 @@ class StepMeter(ABC):
         start = clock()
         compiled = step.compile()
         seconds = clock() - start
+        declared.returned(step, "compile()", compiled, bool)
         cache = step.model_cache
         saved = None if cache is None else cache.note(seconds)
         if cache is None or not cache.hit:
@@ -319,6 +322,11 @@ class StepMeter(ABC):
 
 def _callable(step: Any) -> Callable[[], Any]:
     """Return the function that a bench function passed. Raises CaseError for anything else."""
+    if isinstance(step, type) and issubclass(step, Step):
+        raise CaseError(
+            f"meter(...) was given the class {step.__name__} itself: give it a step, as in "
+            f"meter({step.__name__}())"
+        )
     if not callable(step):
         raise CaseError(
             f"meter(...) was given a value of type {type(step).__name__}, which cannot be called: "

@@ -39,9 +39,9 @@ def describe_latency(
     number of values that the step reported before them. ``from_throughput``: compute the latency
     as time over batches, instead of measuring it separately.
     """
-    reported = None if from_throughput else ask(step.latencies)
+    reported = None if from_throughput else (ask(step.latencies) or [])[warmed_up:]
     if reported:
-        return latency(of_rounds(reported[warmed_up:], kept), step.latency_source)
+        return latency(of_rounds(reported, kept), step.latency_source)
     seconds = of_rounds(seconds, kept)
     if step.batches_per_step == 1:
         return latency(seconds, ONE_BATCH_ROUNDS)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 import msgspec
 
@@ -18,6 +18,7 @@ from ipubench.fixtures.case.cases import effective_options
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.frames import left_out
 from ipubench.fixtures.runtimes.call import CallStep
+from ipubench.fixtures.runtimes.declared import described, returned
 from ipubench.fixtures.runtimes.step import Finished, Step, ask
 from ipubench.plugins.measure.base import BatchFacts, Built, CaseRun, FirstFacts, StepMeter
 from ipubench.plugins.measure.disturbance import Disturbance, is_enough
@@ -93,7 +94,7 @@ class Meter(StepMeter):
         built = self.build(step)
         save_graph(self, step)
         self.phase("record", "describing the step")
-        start = Start(self.case_run.first_facts(), step.describe(), built)
+        start = Start(self.case_run.first_facts(), described(step), built)
         facts = replace(facts, items=self._share * facts.items)
         if self._steps() is None:
             self._budget = self.case_run.run.bounds.budget(self.case_run.run.closing)
@@ -118,7 +119,7 @@ class Meter(StepMeter):
         """Calibrate and warm up."""
         clock = self.device.clock
         around = CANARIES_AROUND_BACKGROUND_WORK if step.loading.prefetched else 0
-        canaries = canary_times(ask(step.reference.canary), clock, around)
+        canaries = canary_times(_canary(step), clock, around)
         self.phase("warm_up", "warming up")
         given = "batches_per_step" in self.case.overrides
         if step.rounds.calibrated:  # an IPU's step has its number
@@ -185,7 +186,7 @@ class Meter(StepMeter):
         """Return the rounds with their limits and their canary."""
         precision = options_of(self.config).target_precision
         limits = Limits(self._timed_budget(step), precision, self._steps(), ask(step.rounds.most))
-        canary = None if step.loading.prefetched else ask(step.reference.canary)
+        canary = None if step.loading.prefetched else _canary(step)
         watching, energy = Disturbance.of(self.device), EnergyWindow.of(self.device)
         return Rounds(limits, self.device.clock, canary, watching, list(warm.canaries), energy)
 
@@ -305,13 +306,21 @@ class Meter(StepMeter):
     def _finished(self, step: Step) -> Facts:
         """Let the step do its untimed work after the rounds; return the record's part about it."""
         self.phase("finish", "finishing")
-        finished = ask(step.finish) or Finished({})
+        finished = returned(step, "finish()", ask(step.finish), Optional[Finished]) or Finished({})
         self.case_run.run.closing += [f"{self.case.id}: {line}" for line in finished.lines]
         return finished.facts
 
     def _input(self, step: Step, items: float, rates: Throughput) -> Optional[InputRates]:
         self.phase("input", "measuring what limits")
         return describe_input(step, items, rates.unit, self.device.clock, together=rates.median)
+
+
+def _canary(step: Step) -> Optional[Callable[[], None]]:
+    """Return a step's canary; None if it has none."""
+    make = step.reference.canary
+    if make is None:
+        return None
+    return returned(step, "reference.canary()", make(), Callable)
 
 
 def _per_round(step: Step, facts: BatchFacts) -> float:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Callable, Dict, Optional, Tuple
 
 from ipubench.fixtures.case.untrusted import read_json
+from ipubench.fixtures.runtimes.declared import described
 from ipubench.fixtures.runtimes.step import BatchWork, Step, Work, ask
 from ipubench.plugins.measure.disturbance import Disturbance
 from ipubench.plugins.measure.rounds import best_rate
@@ -19,7 +20,7 @@ from ipubench.plugins.record.files import write_json
 from ipubench.plugins.record.structs import Compute
 
 Clock = Callable[[], float]
-MakeWork = Optional[Callable[[], Work]]
+MakeWork = Callable[[], Work]
 #: How often a ceiling is measured, while others disturb it, before a case counts as implausible.
 TRIES = 4
 #: A case that claims more than this share of the measured peak did not do its work.
@@ -49,7 +50,7 @@ class Peaks:
         self._session: Dict[str, float] = {}
 
     def get(self, name: str, make_work: MakeWork) -> Optional[float]:
-        """Return the ceiling; measure it if none is kept. None if the device has no such work."""
+        """Return the ceiling; measure it if none is kept. None if it cannot be measured."""
         if name not in self._session:
             kept = self._read().get(self.fingerprint, {}).get(name)
             if kept is None:
@@ -60,8 +61,6 @@ class Peaks:
 
     def _measure(self, name: str, make_work: MakeWork) -> bool:
         """Measure a ceiling; return whether it was undisturbed."""
-        if make_work is None:
-            return True
         work = make_work()
         watching = self._watch()
         watching.read()
@@ -109,12 +108,13 @@ def _is_rate(value: object) -> bool:
 def ceilings(peaks: Peaks, step: Step) -> Tuple[Optional[float], Optional[float]]:
     """Return FLOP/s of a matrix product at the step's precision, and bytes/s of a copy.
 
-    None if the device has no such work, or if several hosts run the step.
+    None if the step has no such job, also if another step's is kept, or if several hosts run it.
     """
     if step.on_several_hosts:
         return None, None
-    product = peaks.get(_product(step), step.reference.peak)
-    return product, peaks.get("copy", step.reference.copy)
+    jobs = step.reference
+    product = None if jobs.peak is None else peaks.get(_product(step), jobs.peak)
+    return product, None if jobs.copy is None else peaks.get("copy", jobs.copy)
 
 
 def usual_rate(peaks: Peaks, step: Step) -> Optional[float]:
@@ -162,11 +162,11 @@ def describe_compute(
     if flops is None:
         return Compute(copy_peak_bytes_per_s=copy), False
     achieved = flops * rate
-    certain = True
-    if peak is not None and achieved > peak:
+    certain, product = True, step.reference.peak
+    if product is not None and peak is not None and achieved > peak:
         # An earlier measurement may have been slowed down: measure beside the case.
-        certain = peaks.undisturbed(_product(step), step.reference.peak)
-        peak = peaks.get(_product(step), step.reference.peak)
+        certain = peaks.undisturbed(_product(step), product)
+        peak = peaks.get(_product(step), product)
     implausible = step.work.exact and not _credible(achieved, peak)
     if implausible and not certain:
         # Others slowed the matrix product down, so the device can do more.
@@ -190,4 +190,4 @@ def _credible(achieved: float, peak: Optional[float]) -> bool:
 
 
 def _product(step: Step) -> str:
-    return f"matmul {step.describe()['precision']}"
+    return f"matmul {described(step)['precision']}"

@@ -306,10 +306,16 @@ def finished(benchmark: Any, record: Record) -> Benchmark:
     """Return the finished benchmark with its rounds and our record, and add the record to it.
 
     In the test's parameters and ``extra_info``, values that JSON lacks and long parameters become
-    short texts. Raises TypeError for such a value in our record, and CaseError for a number that
-    readers would reject.
+    short texts. Raises CaseError for such a value in our record, and for a number that readers
+    would reject.
     """
-    benchmark.extra_info[NAMESPACE] = as_plain(record)
+    try:
+        benchmark.extra_info[NAMESPACE] = as_plain(record)
+    except TypeError as error:
+        raise CaseError(
+            f"{benchmark.fullname} cannot be recorded: {error}; a step's describe(), counters() "
+            "and finish() return JSON values, such as float(loss)"
+        ) from None
     found = benchmark.stats.as_dict(include_data=True)
     params = found["params"]
     if params is not None:

@@ -13,7 +13,7 @@ from ipubench.fixtures.instances.instances_step import InstancesStep
 from ipubench.fixtures.instances.plan import Launcher, Plan
 from ipubench.fixtures.runtimes.step import BatchWork, ReferenceJobs, Work
 from ipubench.plugins.measure.disturbance import Disturbance
-from ipubench.plugins.measure.peaks import TRIES, Peaks, describe_compute
+from ipubench.plugins.measure.peaks import TRIES, Peaks, ceilings, describe_compute
 from tests.support.fake_device import TAKEN_VARIABLE, FakeDevice
 from tests.support.fake_runtime import FakeStep
 
@@ -64,7 +64,17 @@ def test_without_a_cache_the_session_keeps_the_value(tmp_path: Path) -> None:
     for path in (None, tmp_path / "file" / "peaks.json"):
         bench = Bench(path)
         assert bench.rate(0.5) == bench.rate(0.1) == pytest.approx(20)
-    assert Bench(None).peaks.get("matmul", None) is None
+
+
+def test_a_step_without_a_peak_has_none_of_another_step() -> None:
+    device = FakeDevice(0)
+    peaks = Peaks(None, "cpu/x", device.clock)
+    one = FakeStep(device, ArrayFeed("synthetic", ()), 0.1, peak=10.0)
+    assert ceilings(peaks, one)[0] == pytest.approx(10)
+    other = FakeStep(device, ArrayFeed("synthetic", ()), 0.1)
+    assert ceilings(peaks, other) == (None, None)
+    facts, _ = describe_compute(peaks, other, 5.0, 1.0, 1.0)
+    assert facts.achieved == 5.0 and facts.share is None
 
 
 def test_a_disturbed_peak_is_not_stored(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

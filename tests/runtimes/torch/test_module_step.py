@@ -118,6 +118,25 @@ def test_what_cannot_train_is_one_message(host: Any, module: Any, message: str) 
         ready(host.step(module, values(), train=True))
 
 
+def test_an_argument_of_another_kind_is_one_message(host: Any) -> None:
+    module = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(module.parameters())
+    for given in (
+        (torch.nn.Linear, False, None),
+        (lambda values: values, False, None),
+        (module, True, torch.optim.SGD),
+        (module, False, optimizer),
+    ):
+        with pytest.raises(CaseError, match=r"pytorch\.step\("):
+            host.step(given[0], values(), *given[1:])
+
+
+def test_a_cpu_measures_no_peak_in_float16(host: Any) -> None:
+    module = torch.nn.Linear(2, 1)
+    assert host.step(module, values()).reference.peak is not None
+    assert host.step(module.half(), values()).reference.peak is None
+
+
 def test_the_trace_opens(host: Any, tmp_path: Path) -> None:
     step = ready(host.step(Encoder(), values()))
     step.profile(tmp_path)
