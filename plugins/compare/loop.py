@@ -2,7 +2,8 @@
 
 Each turn asks all open cases. A case has a verdict, or it needs measurements
 (plugins/gate/decision.py). A runner obtains them, for as many cases as possible at once, and adds
-them to the results; then the cases are asked again. The time limit is here, and nowhere else.
+them to the results; then the cases are asked again. The time limit is here, and nowhere else: if it
+is too short for all verdicts, as many cases as it allows are measured first.
 """
 
 from __future__ import annotations
@@ -41,6 +42,9 @@ class Runner(Protocol[AnyCase]):
     def seconds(self, cases: Sequence[AnyCase], need: Need) -> float:
         """Return about how long it takes to measure what these cases need next."""
 
+    def seconds_left(self, cases: Sequence[AnyCase], need: Need) -> float:
+        """Return about how long it takes until these cases are decided."""
+
     def obtain(self, cases: Sequence[AnyCase], need: Need) -> None:
         """Measure the cases once more."""
 
@@ -48,7 +52,7 @@ class Runner(Protocol[AnyCase]):
         """Print how far the loop is, with ``left`` seconds of its time."""
 
     def stop(self, cases: Sequence[AnyCase], need: Need, left: float) -> None:
-        """Print what these cases need next, for which ``left`` seconds are too few."""
+        """Print what these cases need, for which ``left`` seconds are too few."""
 
 
 def settle(gate_time: GateTime, cases: Sequence[AnyCase], runner: Runner[AnyCase]) -> None:
@@ -56,9 +60,10 @@ def settle(gate_time: GateTime, cases: Sequence[AnyCase], runner: Runner[AnyCase
     left = gate_time.share(len(cases))
     waiting = _needs(cases)
     while waiting:
-        batch, need = _batch(waiting)
-        if runner.seconds(batch, need) > left:
-            runner.stop(batch, need, left)
+        alike, need = _batch(waiting)
+        batch = _in_time(alike, need, runner, left)
+        if not batch:
+            runner.stop(alike, need, left)
             for case in waiting:
                 case.conclude([TIME_OVER])
             return
@@ -79,13 +84,32 @@ def _needs(cases: Sequence[AnyCase]) -> Dict[AnyCase, Need]:
 def _batch(waiting: Mapping[AnyCase, Need]) -> Tuple[List[AnyCase], Need]:
     """Return the cases to measure next, all with the same need.
 
-    Those that can share their processes come first.
+    One that looks slower is confirmed first. Then come those that can share their processes.
     """
-    shared = {
-        case: need
-        for case, need in waiting.items()
-        if case.can_share and not (need.alone or need.processes)
-    }
-    first, need = next(iter((shared or waiting).items()))
+    suspects = {case: need for case, need in waiting.items() if need.alone}
+    shared = {case: need for case, need in waiting.items() if case.can_share and not need.processes}
+    first, need = next(iter((suspects or shared or waiting).items()))
+    if suspects:
+        return [first], need
     alike = [case for case, one in shared.items() if bool(one.counts) == bool(need.counts)]
     return alike or [first], need
+
+
+def _in_time(
+    cases: List[AnyCase], need: Need, runner: Runner[AnyCase], left: float
+) -> List[AnyCase]:
+    """Return as many of the cases as ``left`` seconds decide, or measure once more if they decide
+    none. Those that are nearest to a verdict come first.
+    """
+    if runner.seconds_left(cases, need) <= left:
+        return cases
+    nearest = sorted(cases, key=lambda case: runner.seconds_left([case], need))
+    for seconds in (runner.seconds_left, runner.seconds):
+        low, high = 0, len(nearest)
+        while low < high:
+            middle = (low + high + 1) // 2
+            fits = seconds(nearest[:middle], need) <= left
+            low, high = (middle, high) if fits else (low, middle - 1)
+        if low:
+            return nearest[:low]
+    return []

@@ -58,8 +58,10 @@ class PairRunner:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._number = 0
-        #: The seconds that the latest pair took to start, and those of a case in it.
+        #: The seconds that a pair took to start, and those of a case in it.
         self._start, self._each = START_SECONDS, CASE_SECONDS
+        #: Whether that pair had several cases.
+        self._common = False
 
     @property
     def _there(self) -> Place:
@@ -88,10 +90,13 @@ class PairRunner:
         else:
             self._alternating(cases, here_first)
         seconds = time.monotonic() - started
-        rounds = math.fsum(self._budget(case) for case in cases)
-        self._each = max(0.0, seconds - self._start - rounds) / len(cases)
         if len(cases) == 1:
             self._report(cases[0], seconds)
+        if len(cases) > 1 or not self._common:
+            # A pair of one case takes longer for it than one of many.
+            rounds = math.fsum(self._budget(case) for case in cases)
+            self._each = max(0.0, seconds - self._start - rounds) / len(cases)
+            self._common = len(cases) > 1
 
     def _budget(self, case: OpenCase) -> float:
         """Return the seconds of rounds of a case in its next pair."""

@@ -44,6 +44,10 @@ class ProcessRunner:
         known = len(state_of(cases[0].item).processes) > len(cases[0].fresh)
         return 0.0 if known else self._process_seconds or seconds_of_fresh(self._run)
 
+    def seconds_left(self, cases: Sequence[OpenCase], need: Need) -> float:
+        """Return about how long it takes until these cases are decided."""
+        return self._pairs.seconds_left(cases) if need.pairs else self.seconds(cases, need)
+
     def obtain(self, cases: Sequence[OpenCase], need: Need) -> None:
         """Measure the cases once more: in a pair of processes, or one case in a fresh process."""
         for case in cases:
@@ -75,14 +79,13 @@ class ProcessRunner:
         self._run.progress.line(text)
 
     def stop(self, cases: Sequence[OpenCase], need: Need, left: float) -> None:
-        """Print what a pair of several cases takes, for which ``left`` seconds are too few."""
+        """Print what the verdicts of several cases take, for which ``left`` seconds are too few."""
         if not need.pairs or len(cases) < 2:
             return
-        pair, all_pairs = self._pairs.seconds(cases), self._pairs.seconds_left(cases)
+        needed = rough_duration(self._pairs.seconds_left(cases))
         self._run.progress.line(
-            f"  --gate-time ends the comparison: it leaves {rough_duration(left)}, the next pair "
-            f"of {len(cases)} cases takes {rough_duration(pair)}, and all verdicts take "
-            f"{rough_duration(all_pairs)}; allow more time, or select fewer cases with -k"
+            f"  --gate-time ends the comparison: it leaves {rough_duration(left)}, and "
+            f"{len(cases)} open cases take {needed}; allow more time, or select fewer cases with -k"
         )
 
     def _measure_fresh(self, case: OpenCase) -> None:

@@ -37,6 +37,11 @@ class Waiting:
         assert list(reasons) == [TIME_OVER]
         self.kind = INCONCLUSIVE
 
+    @property
+    def left(self) -> int:
+        """The number of measurements that it needs."""
+        return len(self._needs)
+
     def measured(self) -> None:
         """Take a measurement."""
         del self._needs[0]
@@ -52,6 +57,9 @@ class Clock:
 
     def seconds(self, cases: Sequence[Waiting], need: Need) -> float:
         return float(len(cases))
+
+    def seconds_left(self, cases: Sequence[Waiting], need: Need) -> float:
+        return float(sum(case.left for case in cases))
 
     def obtain(self, cases: Sequence[Waiting], need: Need) -> None:
         self.batches.append("".join(case.name for case in cases))
@@ -86,7 +94,7 @@ def test_cases_are_measured_together_until_each_is_decided(clock: Clock) -> None
     assert settled(clock, None, *cases) == (["ab", "b"], "ppp")
 
 
-def test_what_other_cases_may_not_share_follows(clock: Clock) -> None:
+def test_a_suspect_comes_first_and_what_others_may_not_share_last(clock: Clock) -> None:
     cases = (
         Waiting("a", ALONE, ALONE),
         Waiting("b", TOGETHER, ALONE),
@@ -94,7 +102,7 @@ def test_what_other_cases_may_not_share_follows(clock: Clock) -> None:
         Waiting("d", Need(processes=1), Need(processes=1)),
         Waiting("e", TOGETHER, TOGETHER),
     )
-    found = ["be", "e", "a", "a", "b", "c", "d", "d"]
+    found = ["a", "a", "be", "b", "e", "c", "d", "d"]
     assert settled(clock, None, *cases) == (found, "ppppp")
 
 
@@ -115,9 +123,21 @@ def test_a_decided_case_leaves_its_time_to_the_open_ones(clock: Clock) -> None:
 
 def test_the_loop_ends_before_the_time_is_over(clock: Clock) -> None:
     cases = Waiting("a", TOGETHER), Waiting("b", *[TOGETHER] * 3)
-    assert settled(clock, 3.5, *cases) == (["ab", "b"], "pi")
+    assert settled(clock, 3.5, *cases) == (["a", "b", "b"], "pi")
     assert clock.now == 3.0
     assert clock.stopped == (1, 0.5)
+
+
+def test_as_many_cases_as_the_time_allows_are_decided(clock: Clock) -> None:
+    """Three cases need eleven seconds, of which seven are left: enough for two of them."""
+    cases = [Waiting(name, *[TOGETHER] * n) for name, n in (("a", 5), ("b", 3), ("c", 3))]
+    assert settled(clock, 7.0, *cases) == (["bc", "bc", "bc", "a"], "ipp")
+
+
+def test_a_case_is_measured_while_the_time_allows_it(clock: Clock) -> None:
+    """Its verdict may need less than it seems."""
+    cases = [Waiting(name, *[TOGETHER] * 9) for name in "ab"]
+    assert settled(clock, 5.0, *cases) == (["ab", "ab", "a"], "ii")
 
 
 def test_cases_that_come_later_keep_their_share(clock: Clock) -> None:
