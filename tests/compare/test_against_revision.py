@@ -82,10 +82,7 @@ def test_uncommitted_changes_are_compared(tmp_path: Path) -> None:
 
 
 def test_the_merge_base_shows_what_a_pull_request_changes(tmp_path: Path) -> None:
-    """main has advanced meanwhile; a clone has it only as origin/main.
-
-    tests/report/test_ci_against.py measures against a merge base.
-    """
+    """main has advanced meanwhile; a clone has it only as origin/main."""
 
     def git(*words: str) -> str:
         command = ["git", *IDENTITY, *words]

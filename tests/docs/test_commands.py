@@ -1,13 +1,17 @@
-"""Names in the documentation exist: modules, files, options of pytest, targets of make."""
+"""Names in the documentation and in docstrings exist: modules, members, files, options of pytest,
+targets of make.
+"""
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import importlib.util
 import re
 import shlex
+from functools import lru_cache
 from pathlib import Path
-from typing import Iterator, List, Set, Tuple
+from typing import Iterator, List, Sequence, Set, Tuple
 
 import pytest
 
@@ -19,18 +23,31 @@ from tests.support.harness import ROOT, Outcome, Project, run_pytest
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 OURS = ("bench_inference", "bench_kernels", "bench_training", "docs", "fixtures", "ipubench",
         "models", "plugins", "scripts", "tests")  # fmt: skip
-# Files that a tutorial has the reader write.
+CODE = [path for name in OURS for path in sorted((ROOT / name).rglob("*.py"))]
+# Files that a tutorial has the reader write, and one of an example.
 WRITTEN_BY_THE_READER = {
+    "tests/test_a.py",
     "bench_kernels/bench_attention.py",
     "tests/cases/test_kernel_attention.py",
     "tests/test_text.py",
 }
 
 
-def named(pattern: str) -> Iterator[Tuple[str, str]]:
+@lru_cache(maxsize=None)
+def docstrings(path: Path) -> str:
+    """Return a module's docstrings and comments."""
+    text = path.read_text(encoding="utf-8")
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, kinds)]
+    comments = re.findall(r"^\s*#.*", text, re.MULTILINE)
+    return "\n".join([*(ast.get_docstring(node) or "" for node in nodes), *comments])
+
+
+def named(pattern: str, pages: Sequence[Path] = PAGES) -> Iterator[Tuple[str, str]]:
     """Yield (page, match) for each match of a pattern."""
-    for page in PAGES:
-        for found in re.findall(pattern, page.read_text(encoding="utf-8")):
+    for page in pages:
+        text = docstrings(page) if page in CODE else page.read_text(encoding="utf-8")
+        for found in re.findall(pattern, text):
             yield page.name, found
 
 
@@ -46,10 +63,36 @@ def test_each_module_that_a_command_runs_exists() -> None:
 
 
 def test_each_file_of_ours_exists() -> None:
-    paths = set(named(rf"(?<![\w/.-])((?:{'|'.join(OURS)})/[\w/.-]+\.(?:py|md|yml|json))"))
+    paths = set(
+        named(rf"(?<![\w/.-])((?:{'|'.join(OURS)})/[\w/.-]+\.(?:py|md|yml|json))", [*PAGES, *CODE])
+    )
     missing = {name for _, name in paths if not (ROOT / name).exists() and "NAME" not in name}
     assert missing <= WRITTEN_BY_THE_READER
     assert paths
+
+
+def test_each_module_of_ours_exists_and_has_the_named_member() -> None:
+    pattern = r"\bipubench\.((?:bench_\w+|fixtures|models|plugins)(?:\.\w+)+)"
+    names = set(named(pattern, [*PAGES, *CODE]))
+    missing = [one for one in names if not _exists(one[1].split("."))]
+    assert [name for _, name in missing] == ["bench_kernels.bench_attention"]
+
+
+def _exists(parts: List[str]) -> bool:
+    """Return whether a dotted name is a module or a folder, or a word of one."""
+    path = ROOT.joinpath(*parts)
+    if path.is_dir() or path.with_suffix(".py").is_file():
+        return True
+    file = path.parent / "__init__.py" if path.parent.is_dir() else path.parent.with_suffix(".py")
+    return file.is_file() and parts[-1] in re.findall(r"\w+", file.read_text(encoding="utf-8"))
+
+
+def test_each_member_that_a_docstring_names_exists() -> None:
+    declared = re.compile(r"^ *(?:async )?(?:def |class |self\.)?(\w+)", re.MULTILINE)
+    known = {name for path in CODE for name in declared.findall(path.read_text(encoding="utf-8"))}
+    names = set(named(r":(?:class|func|meth|mod|attr):`~?([\w.]+)`", CODE))
+    assert [name for name in names if name[1].split(".")[-1] not in known] == []
+    assert names
 
 
 def test_each_target_of_make_exists() -> None:
