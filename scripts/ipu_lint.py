@@ -7,6 +7,7 @@ exits with 1 if it finds something. Nothing is compiled for an IPU.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import dataclasses
 import gc
@@ -361,14 +362,18 @@ def row(program: Program, found: Dict[str, List[str]]) -> List[str]:
     ]
 
 
-def main(names: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Print the table row by row, then the findings; return 1 if there are any."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="parts of names")
+    names = parser.parse_args(arguments).names
+    chosen = [one for one in cases() if not names or any(part in one[0] for part in names)]
+    if not chosen:
+        parser.error(f"no case has {' or '.join(names)} in its name")
     os.environ["TF_POPLAR_FLAGS"] = "--use_synthetic_data --synthetic_data_initializer=normal"
     faults = []
     print(f"{markdown_row(HEADER)}\n{markdown_row(['---'] * len(HEADER))}", flush=True)
-    for name, config, function in cases():
-        if names and not any(part in name for part in names):
-            continue
+    for name, config, function in chosen:
         with traced(name, config, function) as program:
             found = {check: look(program) for check, look in CHECKS.items()}
             print(markdown_row(row(program, found)), flush=True)
