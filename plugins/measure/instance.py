@@ -22,7 +22,8 @@ from ipubench.fixtures.instances.protocol import LEFT_OUT
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.pytest_fixtures import shared_of
 from ipubench.fixtures.runtimes.data_parallel import job_variables
-from ipubench.fixtures.runtimes.step import Finished, Step, Work, ask
+from ipubench.fixtures.runtimes.declared import finished
+from ipubench.fixtures.runtimes.step import Step, Work, ask
 from ipubench.plugins.command_line.arguments import inspection_arguments
 from ipubench.plugins.measure.base import BatchFacts, CaseRun, StepMeter
 from ipubench.plugins.measure.inspection import device_reports, folder_of, profile, write_graph
@@ -157,7 +158,7 @@ class InstanceMeter(StepMeter):
             "memory": lambda _: memory.read(),
             "device_memory": lambda _: ask(step.device_memory),
             "counters": lambda _: ask(step.counters) or {},
-            "finish": lambda _: ask(step.finish) or Finished({}),
+            "finish": lambda _: finished(step),
             "data": lambda _: step.feed.describe(),
             "save_graph": save_graph,
             "profile": lambda folder: profile(step, Path(folder)),

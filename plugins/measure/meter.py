@@ -18,8 +18,8 @@ from ipubench.fixtures.case.cases import effective_options
 from ipubench.fixtures.command_line import options_of
 from ipubench.fixtures.machine.frames import left_out
 from ipubench.fixtures.runtimes.call import CallStep
-from ipubench.fixtures.runtimes.declared import described, returned
-from ipubench.fixtures.runtimes.step import Finished, Step, ask
+from ipubench.fixtures.runtimes.declared import described, finished, returned
+from ipubench.fixtures.runtimes.step import Step, ask
 from ipubench.plugins.measure.base import BatchFacts, Built, CaseRun, FirstFacts, StepMeter
 from ipubench.plugins.measure.disturbance import Disturbance, is_enough
 from ipubench.plugins.measure.energy import EnergyWindow
@@ -306,9 +306,9 @@ class Meter(StepMeter):
     def _finished(self, step: Step) -> Facts:
         """Let the step do its untimed work after the rounds; return the record's part about it."""
         self.phase("finish", "finishing")
-        finished = returned(step, "finish()", ask(step.finish), Optional[Finished]) or Finished({})
-        self.case_run.run.closing += [f"{self.case.id}: {line}" for line in finished.lines]
-        return finished.facts
+        found = finished(step)
+        self.case_run.run.closing += [f"{self.case.id}: {line}" for line in found.lines]
+        return found.facts
 
     def _input(self, step: Step, items: float, rates: Throughput) -> Optional[InputRates]:
         self.phase("input", "measuring what limits")

@@ -34,7 +34,8 @@ from ipubench.fixtures.instances.instance import Instance
 from ipubench.fixtures.instances.protocol import LEFT_OUT
 from ipubench.fixtures.machine.contention import has_children, waited_seconds
 from ipubench.fixtures.machine.processor import running_on
-from ipubench.fixtures.runtimes.step import Finished, Step, ask
+from ipubench.fixtures.runtimes import declared
+from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure.base import (
     BatchFacts,
     CaseRun,
@@ -231,7 +232,7 @@ class ServedMeter(Meter):
         return rounds
 
     def _finished(self, step: Step) -> Facts:
-        return (ask(step.finish) or Finished({})).facts
+        return declared.finished(step).facts
 
     def _record(self, record: Record, step: Step) -> None:
         fail_where_implausible(record)
