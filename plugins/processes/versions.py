@@ -19,7 +19,7 @@ import sys
 import sysconfig
 import venv
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Iterator, List, Mapping, NamedTuple, Sequence, Tuple
 
 import pytest
 from packaging.requirements import InvalidRequirement, Requirement
@@ -91,7 +91,7 @@ def are_installed(given: str) -> bool:
     return all(_has(here, name, version) for name, version in requested(given))
 
 
-def _has(found: Dict[str, Distribution], name: str, version: str) -> bool:
+def _has(found: Mapping[str, Distribution], name: str, version: str) -> bool:
     one = found.get(normalized(name))
     return one is not None and SpecifierSet(f"=={version}").contains(one.version, prereleases=True)
 
@@ -136,7 +136,9 @@ def find_versions(given: str) -> Versions:
             )
     named = [there[name] for name in {normalized(name) for name, _ in wanted} if name in there]
     modules = sorted({name for one in named for name in modules_of(one)})
-    return Versions(str(_python(folder)), site, tuple(modules), tuple(_unfulfilled(site, here)))
+    return Versions(
+        str(_python(folder)), site, tuple(modules), tuple(_unfulfilled(there, effective))
+    )
 
 
 def _python(folder: Path) -> Path:
@@ -223,10 +225,11 @@ def modules_of(one: Distribution) -> List[str]:
     ]
 
 
-def _unfulfilled(site: Path, here: List[str]) -> Iterator[str]:
+def _unfulfilled(
+    changed: Mapping[str, Distribution], effective: Mapping[str, Distribution]
+) -> Iterator[str]:
     """Yield what the packages require of the changed ones in another version than is there."""
-    changed = distributions([str(site)])
-    for one in distributions([str(site), *here]).values():
+    for one in effective.values():
         for text in one.found.requires or ():
             try:
                 needed = Requirement(text)
