@@ -22,6 +22,7 @@ from ipubench.plugins.command_line import registration
 from ipubench.plugins.command_line.arguments import (
     MEASURING_OPTIONS,
     XDIST_KEY,
+    is_disabled,
     names_yaml,
     typed_measuring_arguments,
 )
@@ -159,9 +160,8 @@ class Waiting:
         With --benchmark-disable only tests with ``meter``, or with the marker, do.
         """
         names = set(getattr(item, "fixturenames", ()))
-        option = item.config.getoption
-        disabled = option("benchmark_disable", False) and not option("benchmark_enable")
-        measures = not names.isdisjoint({"meter"} if disabled else {*MEASURING, *REACHING})
+        only_meter = is_disabled(item.config)
+        measures = not names.isdisjoint({"meter"} if only_meter else {*MEASURING, *REACHING})
         if "benchmark" not in names:
             measures = measures or item.get_closest_marker("benchmark") is not None
         if measures:

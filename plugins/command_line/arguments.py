@@ -111,6 +111,12 @@ def names_yaml(config: pytest.Config) -> bool:
     return any(path.split("::")[0].endswith((".yml", ".yaml")) for path in paths)
 
 
+def is_disabled(config: pytest.Config) -> bool:
+    """Return whether pytest-benchmark's options leave only our own meter to measure."""
+    option = config.getoption
+    return bool(option("benchmark_disable", False) and not option("benchmark_enable"))
+
+
 def worker_count(config: pytest.Config) -> int:
     """Return how many workers measure this run: 1 without pytest-xdist."""
     return int(getattr(config, "workerinput", {}).get("workercount", 1))

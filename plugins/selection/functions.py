@@ -21,6 +21,7 @@ from ipubench.fixtures.command_line import options_of, value_of
 from ipubench.fixtures.instances.plan import instances_of
 from ipubench.fixtures.runtimes.call import OWN
 from ipubench.plugins.command_line.arguments import (
+    is_disabled,
     spellings,
     typed_arguments,
     typed_measuring_arguments,
@@ -173,7 +174,7 @@ def refuse_disabled(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Refuse options that use results if pytest-benchmark's options let no case be measured."""
     if config.getoption("benchmark_skip"):
         off = "--benchmark-skip; take it out of the command line or the settings (addopts)"
-    elif config.getoption("benchmark_disable") and not config.getoption("benchmark_enable"):
+    elif is_disabled(config):
         off = "--benchmark-disable; add --benchmark-enable"
     else:
         return
