@@ -86,11 +86,11 @@ def _batch(waiting: Mapping[AnyCase, Need]) -> Tuple[List[AnyCase], Need]:
 
     One that looks slower is confirmed first. Then come those that can share their processes.
     """
-    suspects = {case: need for case, need in waiting.items() if need.alone}
+    suspect = next(((case, need) for case, need in waiting.items() if need.alone), None)
+    if suspect is not None:
+        return [suspect[0]], suspect[1]
     shared = {case: need for case, need in waiting.items() if case.can_share and not need.processes}
-    first, need = next(iter((suspects or shared or waiting).items()))
-    if suspects:
-        return [first], need
+    first, need = next(iter((shared or waiting).items()))
     alike = [case for case, one in shared.items() if bool(one.counts) == bool(need.counts)]
     return alike or [first], need
 
